@@ -1,0 +1,44 @@
+# Every target sets up what it needs in .venv; only python3 (3.11+) and make are required.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Two workers suit the smallest machine we care for; `make test WORKERS=8` uses more.
+WORKERS ?= 2
+
+.PHONY: demo test test-long lint format clean
+
+demo: $(VENV)/.demo
+	$(BIN)/python examples/digits_demo.py
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not long"
+
+test-long: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/.lint
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) output .pytest_cache .mypy_cache .ruff_cache
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "ibp needs Python 3.11 or newer; this is $$($(PYTHON) --version). Try: make PYTHON=python3.12 <target>"; exit 1; }
+	@echo "Making a virtual environment in $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+
+# One stamp per set of extras: a target installs no more than it needs.
+$(VENV)/.demo: EXTRAS := plot
+$(VENV)/.test: EXTRAS := test
+$(VENV)/.lint: EXTRAS := test,lint
+$(VENV)/.demo $(VENV)/.test $(VENV)/.lint: pyproject.toml | $(BIN)/python
+	@echo "Installing ibp with [$(EXTRAS)]; the first time takes a minute ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	@touch $@

@@ -1,0 +1,132 @@
+"""The update of q(A) from sufficient statistics, and the quadratic forms made from it."""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from ibp.kernels.truncated_normal import standard_entropy, standard_moments_of
+
+
+# Reassociation lets the compiler add in several lanes at once; the order is fixed at compile time.
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def dot(a, b):
+    """Inner product of two vectors."""
+    total = 0.0
+    for i in range(a.shape[0]):
+        total += a[i] * b[i]
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def subtract_combination(target, coefficients, rows, skip, start, stop):
+    """Subtract from target[start:stop] the combination of ``rows``, leaving out one row.
+
+    Four rows at a time, so that the target is read and written a quarter as often.
+    """
+    n = coefficients.shape[0]
+    picked = np.empty(4, dtype=np.int64)
+    n_picked = 0
+    for k in range(n):
+        if k != skip and coefficients[k] != 0.0:
+            picked[n_picked] = k
+            n_picked += 1
+            if n_picked == 4:
+                c0 = coefficients[picked[0]]
+                c1 = coefficients[picked[1]]
+                c2 = coefficients[picked[2]]
+                c3 = coefficients[picked[3]]
+                r0 = rows[picked[0]]
+                r1 = rows[picked[1]]
+                r2 = rows[picked[2]]
+                r3 = rows[picked[3]]
+                for d in range(start, stop):
+                    target[d] -= c0 * r0[d] + c1 * r1[d] + c2 * r2[d] + c3 * r3[d]
+                n_picked = 0
+    for i in range(n_picked):
+        c0 = coefficients[picked[i]]
+        r0 = rows[picked[i]]
+        for d in range(start, stop):
+            target[d] -= c0 * r0[d]
+
+
+@njit(cache=True, nogil=True)
+def update_factors(
+    gram,
+    cross,
+    group_start,
+    noise_precision,
+    factor_precision,
+    location,
+    scale,
+    mean,
+    variance,
+    residual,
+):
+    """`ibp.model.factors.update_factors` in place; ``residual`` (D floats) is work space."""
+    n_components, n_features = cross.shape
+    for k in range(n_components):
+        for d in range(n_features):
+            residual[d] = cross[k, d]
+        for g in range(group_start.shape[0] - 1):
+            start = group_start[g]
+            stop = group_start[g + 1]
+            subtract_combination(residual, gram[g, k], mean, k, start, stop)
+            own_variance = 1.0 / (noise_precision * gram[g, k, k] + factor_precision)
+            own_scale = math.sqrt(own_variance)
+            step = own_variance * noise_precision
+            for d in range(start, stop):
+                location[k, d] = step * residual[d]
+                scale[k, d] = own_scale
+                residual[d] = location[k, d] / own_scale
+            standard_moments_of(residual[start:stop], mean[k, start:stop], variance[k, start:stop])
+            for d in range(start, stop):
+                mean[k, d] *= own_scale
+                variance[k, d] *= own_variance
+
+
+@njit(cache=True, nogil=True)
+def feature_evidence(k, location, scale, mean, variance, precision, mean_log_precision, log_alpha):
+    """eta_k of `ibp.model.factors.feature_evidence` for one feature."""
+    n_features = location.shape[1]
+    second = 0.0
+    entropy = 0.0
+    for d in range(n_features):
+        second += mean[k, d] * mean[k, d] + variance[k, d]
+        s = scale[k, d]
+        entropy += math.log(s) + standard_entropy(location[k, d] / s, mean[k, d] / s)
+    prior = 0.5 * n_features * (mean_log_precision + math.log(2.0 / math.pi))
+    return prior - 0.5 * precision * second + entropy + log_alpha
+
+
+@njit(cache=True, nogil=True)
+def quadratic_form(observed, mean, variance, noise_precision, packed, quadratic, total_variance):
+    """W and the variance term of `ibp.model.row_objective` for rows that observe some columns.
+
+    ``observed`` flags the layout columns; ``packed`` (K x D floats) is work space. Fills
+    ``quadratic`` and ``total_variance``, the sum of Var[a_kd] over the observed columns.
+    """
+    n_components, n_features = mean.shape
+    n_observed = 0
+    for d in range(n_features):
+        if observed[d]:
+            n_observed += 1
+    whole = n_observed == n_features
+    for k in range(n_components):
+        total = 0.0
+        j = 0
+        for d in range(n_features):
+            if observed[d]:
+                total += variance[k, d]
+                if not whole:
+                    packed[k, j] = mean[k, d]
+                    j += 1
+        total_variance[k] = total
+    for k in range(n_components):
+        for j in range(k + 1):
+            if whole:
+                entry = noise_precision * dot(mean[k], mean[j])
+            else:
+                entry = noise_precision * dot(packed[k, :n_observed], packed[j, :n_observed])
+            quadratic[k, j] = entry
+            quadratic[j, k] = entry

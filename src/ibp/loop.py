@@ -1,0 +1,226 @@
+"""The one loop: iterations, convergence, time limit, interruption, history, callbacks, restarts."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any, Generic, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits
+
+from ibp import stopping
+from ibp.methods.base import Method, StepReport
+from ibp.model import Observations
+
+StateT = TypeVar("StateT")
+Ending = Literal["converged", "max_iter", "time_limit", "callback", "interrupted"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback is told after each sweep.
+
+    Attributes
+    ----------
+    restart, iteration : int
+        Both count from 1.
+    evidence, n_components, n_changed, train_log_likelihood
+        As in `StepReport`.
+    seconds : float
+        Since the fit began.
+    state : object
+        The method's state; to be read, not changed.
+    """
+
+    restart: int
+    iteration: int
+    evidence: float
+    n_components: int
+    n_changed: int
+    train_log_likelihood: float
+    seconds: float
+    state: Any
+
+
+# A callback may return True to end the fit.
+Callback = Callable[[Progress], object]
+
+
+@dataclass
+class History:
+    """One entry per sweep; the initial state is not one."""
+
+    evidence: list[float] = field(default_factory=list)
+    n_components: list[int] = field(default_factory=list)
+    n_changed: list[int] = field(default_factory=list)
+    train_log_likelihood: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    def append(self, report: StepReport, seconds: float) -> None:
+        """Record a sweep."""
+        self.evidence.append(report.evidence)
+        self.n_components.append(report.n_components)
+        self.n_changed.append(report.n_changed)
+        self.train_log_likelihood.append(report.train_log_likelihood)
+        self.seconds.append(seconds)
+
+    def as_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Plain arrays by name."""
+        return {
+            "evidence": np.array(self.evidence, dtype=np.float64),
+            "n_components": np.array(self.n_components, dtype=np.int64),
+            "n_changed": np.array(self.n_changed, dtype=np.int64),
+            "train_log_likelihood": np.array(self.train_log_likelihood, dtype=np.float64),
+            "seconds": np.array(self.seconds, dtype=np.float64),
+        }
+
+
+@dataclass
+class Run(Generic[StateT]):
+    """A finished run."""
+
+    state: StateT
+    evidence: float
+    history: History
+    ending: Ending
+
+
+class Stopwatch:
+    """Seconds since the fit began, and whether they are up."""
+
+    def __init__(self, limit: float | None) -> None:
+        self.started = time.perf_counter()
+        self.limit = limit
+
+    def seconds(self) -> float:
+        """Elapsed time."""
+        return time.perf_counter() - self.started
+
+    def expired(self) -> bool:
+        """Whether the time limit has passed."""
+        return self.limit is not None and self.seconds() >= self.limit
+
+
+class Interruption:
+    """Whether the user has asked to stop."""
+
+    requested = False
+
+
+@contextmanager
+def deferred_interrupt() -> Iterator[Interruption]:
+    """Turn the first Ctrl-C into a request to stop, so that a sweep is never torn in half.
+
+    A second one interrupts at once. Only Python's own handler, in the main thread, is replaced.
+    """
+    interruption = Interruption()
+    ours = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        if interruption.requested:
+            signal.default_int_handler(signum, frame)
+        interruption.requested = True
+
+    if ours:
+        signal.signal(signal.SIGINT, handle)
+    try:
+        yield interruption
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def run(
+    method: Method[StateT],
+    observations: Observations,
+    generators: Sequence[np.random.Generator],
+    *,
+    max_iter: int,
+    tol: float,
+    time_limit: float | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> Run[StateT]:
+    """Run the method once per generator and return the run of highest evidence.
+
+    BLAS is held to one thread meanwhile: with more, sums would differ in their last bits from
+    machine to machine, and with them the course of a fit.
+    """
+    stopwatch = Stopwatch(time_limit)
+    best: Run[StateT] | None = None
+    with threadpool_limits(limits=1, user_api="blas"), deferred_interrupt() as interruption:
+        for restart, rng in enumerate(generators, start=1):
+            current = _run_once(
+                method,
+                observations,
+                rng,
+                restart,
+                max_iter,
+                tol,
+                stopwatch,
+                interruption,
+                callbacks,
+            )
+            if best is None or current.evidence > best.evidence:
+                best = current
+            if current.ending in ("interrupted", "time_limit", "callback"):
+                best.ending = current.ending
+                break
+    assert best is not None
+    return best
+
+
+def _run_once(
+    method: Method[StateT],
+    observations: Observations,
+    rng: np.random.Generator,
+    restart: int,
+    max_iter: int,
+    tol: float,
+    stopwatch: Stopwatch,
+    interruption: Interruption,
+    callbacks: Sequence[Callback],
+) -> Run[StateT]:
+    state = method.init(observations, rng)
+    history = History()
+    initial = method.report(state, 0).evidence
+
+    def should_stop() -> bool:
+        return interruption.requested or stopwatch.expired()
+
+    def finished(ending: Ending) -> Run[StateT]:
+        evidence = history.evidence[-1] if history.evidence else initial
+        return Run(state, evidence, history, ending)
+
+    for iteration in range(1, max_iter + 1):
+        if not should_stop():
+            report = method.step(state, should_stop)
+            history.append(report, stopwatch.seconds())
+            progress = Progress(
+                restart, iteration, **vars(report), seconds=history.seconds[-1], state=state
+            )
+            try:
+                wants_end = [callback(progress) is True for callback in callbacks]
+            except KeyboardInterrupt:
+                interruption.requested = True
+                wants_end = []
+            if any(wants_end):
+                return finished("callback")
+        if interruption.requested:
+            return finished("interrupted")
+        if stopwatch.expired():
+            return finished("time_limit")
+        if stopping.at_rest(history.n_changed, history.evidence, initial):
+            return finished("converged")
+        if stopping.blocks_agree(history.train_log_likelihood, tol):
+            return finished("converged")
+    return finished("max_iter")

@@ -1,0 +1,54 @@
+"""What every inference method offers to the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from ibp.model import Observations
+
+StateT = TypeVar("StateT")
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """What a sweep did, and the value of the state after it.
+
+    Attributes
+    ----------
+    evidence : float
+        The objective that the method climbs.
+    n_components : int
+        Features in use.
+    n_changed : int
+        Entries of Z that changed.
+    train_log_likelihood : float
+        Mean over observed entries at the expected factors.
+    """
+
+    evidence: float
+    n_components: int
+    n_changed: int
+    train_log_likelihood: float
+
+
+class Method(Protocol[StateT]):
+    """An inference method: it makes a state and improves it sweep by sweep."""
+
+    def init(self, observations: Observations, rng: np.random.Generator) -> StateT:
+        """Make the state that the first sweep starts from."""
+        ...
+
+    def step(self, state: StateT, should_stop: Callable[[], bool]) -> StepReport:
+        """Do one sweep in place.
+
+        Long sweeps ask ``should_stop`` now and then and, told so, end early in a usable state.
+        """
+        ...
+
+    def report(self, state: StateT, n_changed: int) -> StepReport:
+        """Evaluate a state."""
+        ...

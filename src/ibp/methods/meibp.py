@@ -1,0 +1,317 @@
+"""Maximisation-expectation for the IBP (Reed and Ghahramani 2013).
+
+Z is a point, q(A) a truncated Gaussian per entry. A sweep optimises every row of Z against the
+evidence lower bound, refreshing q(A) as rows change; then each feature's removal is tried and the
+hyperparameters, if they are learned, are updated. No step lowers the bound, except the cold row
+search of the paper's authors, which is there to reproduce their numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ibp.kernels import factors as factor_kernels
+from ibp.kernels.meibp_rows import column_hashes, sweep_rows
+from ibp.methods.base import StepReport
+from ibp.model import (
+    Factors,
+    Hyperparameters,
+    Observations,
+    Statistics,
+    evidence,
+    removal_gains,
+    train_log_likelihood,
+    update_hyperparameters,
+)
+from ibp.model.evidence import Evidence
+from ibp.model.ibp_prior import Prior
+from ibp.submodular import OPTIMIZERS
+
+FloatArray = npt.NDArray[np.float64]
+
+# The compiled sweep returns to Python about this often, to see whether it should stop.
+SECONDS_BETWEEN_CHECKS = 0.05
+# With Z at rest, q(A) and the hyperparameters are iterated until the bound moves less than this.
+SETTLED = 1e-10
+MAX_SETTLING_UPDATES = 100
+
+
+@dataclass(frozen=True)
+class RandomStart:
+    """The authors' random start: z ~ Bernoulli(1/3), small random factors.
+
+    The factors' spread is in units of the prior's standard deviation, so that the start, too,
+    scales with the data.
+    """
+
+    n_components: int
+
+    def draw(
+        self, observations: Observations, factor_std: float, rng: np.random.Generator
+    ) -> tuple[npt.NDArray[np.uint8], FloatArray, FloatArray]:
+        """Assignments, locations and scales, factors in layout order."""
+        n, k, d = observations.n_samples, self.n_components, observations.n_features
+        assignments = (rng.random((n, k)) < 1.0 / 3.0).astype(np.uint8)
+        # A feature that nobody drew would be lost before it was tried.
+        for feature in np.flatnonzero(~assignments.any(axis=0)):
+            assignments[rng.integers(n), feature] = 1
+        location = np.abs(rng.normal(0.0, 0.05, size=(k, d))) * factor_std
+        scale = np.maximum(np.abs(rng.normal(0.0, 0.1, size=(k, 1))), 1e-3) * factor_std
+        return assignments, observations.to_layout(location), np.repeat(scale, d, axis=1)
+
+
+@dataclass(frozen=True)
+class GivenStart:
+    """A start from given assignments and factors, in the user's column order."""
+
+    assignments: npt.NDArray[np.uint8]
+    location: FloatArray
+    scale: FloatArray
+
+    def draw(
+        self, observations: Observations, factor_std: float, rng: np.random.Generator
+    ) -> tuple[npt.NDArray[np.uint8], FloatArray, FloatArray]:
+        """Assignments, locations and scales, factors in layout order."""
+        return (
+            np.ascontiguousarray(self.assignments, dtype=np.uint8).copy(),
+            observations.to_layout(self.location),
+            observations.to_layout(self.scale),
+        )
+
+
+@dataclass
+class MEIBPState:
+    """All that a sweep needs; factors and statistics are in layout order."""
+
+    observations: Observations
+    assignments: npt.NDArray[np.uint8]
+    column_hash: npt.NDArray[np.uint64]
+    statistics: Statistics
+    factors: Factors
+    hyperparameters: Hyperparameters
+    rng: np.random.Generator
+
+    @property
+    def n_components(self) -> int:
+        """Features in use."""
+        return int(self.assignments.shape[1])
+
+    def keep(self, keep: npt.NDArray[np.bool_]) -> None:
+        """Drop the other features; their order stays."""
+        self.assignments = np.ascontiguousarray(self.assignments[:, keep])
+        self.column_hash = self.column_hash[keep]
+        self.statistics = self.statistics.select(keep)
+        self.factors = self.factors.select(keep)
+
+
+@dataclass(frozen=True)
+class MEIBPMethod:
+    """The method with its settings.
+
+    Attributes
+    ----------
+    start : RandomStart or GivenStart
+        Where Z and q(A) come from.
+    hyperparameters : Hyperparameters
+        Known values, or posteriors to begin with.
+    prior : {"shifted", "lof"}
+        Equivalence class of the IBP prior.
+    optimizer : str
+        Name of a row optimiser in `ibp.submodular.OPTIMIZERS`.
+    row_start : {"current", "empty"}
+        Whether a row search starts from the row or, as the authors' does, from nothing.
+    block_size : int
+        Rows between two refreshes of q(A).
+    shuffle : bool
+        Whether rows are visited in a new random order in each sweep.
+    node_budget : int
+        Limit of the exact search, per row.
+    """
+
+    start: RandomStart | GivenStart
+    hyperparameters: Hyperparameters
+    prior: Prior = "shifted"
+    optimizer: str = "local_search"
+    row_start: Literal["current", "empty"] = "current"
+    block_size: int = 1
+    shuffle: bool = False
+    node_budget: int = 10_000
+
+    def init(self, observations: Observations, rng: np.random.Generator) -> MEIBPState:
+        """Draw the start, drop what is empty and update q(A) once."""
+        assignments, location, scale = self.start.draw(
+            observations, self.hyperparameters.factor_std, rng
+        )
+        state = MEIBPState(
+            observations,
+            assignments,
+            column_hashes(assignments),
+            Statistics.from_codes(observations, assignments),
+            Factors.from_parameters(location, scale),
+            self.hyperparameters,
+            rng,
+        )
+        drop_empty(state)
+        refresh_factors(state)
+        return state
+
+    def step(self, state: MEIBPState, should_stop: Callable[[], bool]) -> StepReport:
+        """One sweep over the rows, then removals and hyperparameters."""
+        n_changed = self.update_rows(state, should_stop)
+        if self.row_start == "current":
+            n_changed += self.remove_features(state)
+        self.settle(state, at_rest=n_changed == 0)
+        return self.report(state, n_changed)
+
+    def report(self, state: MEIBPState, n_changed: int) -> StepReport:
+        """The bound and the training likelihood of a state."""
+        return StepReport(
+            evidence=self.evidence(state).total,
+            n_components=state.n_components,
+            n_changed=n_changed,
+            train_log_likelihood=train_log_likelihood(
+                state.observations, state.statistics, state.factors, state.hyperparameters
+            ),
+        )
+
+    def evidence(self, state: MEIBPState) -> Evidence:
+        """The bound and its parts."""
+        return evidence(
+            state.observations,
+            state.statistics,
+            state.factors,
+            state.hyperparameters,
+            self.prior,
+            equal_columns(state)[0] if self.prior == "lof" else None,
+        )
+
+    def update_rows(self, state: MEIBPState, should_stop: Callable[[], bool]) -> int:
+        """Optimise the rows one after another; return how many bits changed."""
+        n_samples = state.observations.n_samples
+        if self.shuffle:
+            rows = state.rng.permutation(n_samples)
+        else:
+            rows = np.arange(n_samples)
+        randomized = self.optimizer == "randomized_double_greedy"
+        position, n_changed, dirty = 0, 0, False
+        chunk = 16
+        while position < n_samples and state.n_components > 0 and not should_stop():
+            started = time.perf_counter()
+            last = min(position + chunk, n_samples)
+            shape = (last - position, state.n_components) if randomized else (1, 0)
+            before = position
+            position, changed, dirty = sweep_rows(
+                state.observations.values,
+                rows,
+                position,
+                last,
+                self.block_size,
+                dirty,
+                state.observations.column_order,
+                state.observations.group_start,
+                state.observations.row_pattern,
+                state.observations.pattern_row.size,
+                state.assignments,
+                state.column_hash,
+                state.statistics.gram,
+                state.statistics.cross,
+                state.statistics.counts,
+                state.factors.location,
+                state.factors.scale,
+                state.factors.mean,
+                state.factors.variance,
+                state.hyperparameters.noise_precision.mean,
+                state.hyperparameters.factor_precision.mean,
+                state.hyperparameters.factor_precision.mean_log,
+                state.hyperparameters.alpha.mean_log,
+                self.prior == "lof",
+                OPTIMIZERS[self.optimizer],
+                self.node_budget,
+                self.row_start == "empty",
+                state.rng.random(shape),
+            )
+            n_changed += changed
+            drop_empty(state)
+            seconds = (time.perf_counter() - started) / (position - before)
+            chunk = max(1, min(2 * chunk, int(SECONDS_BETWEEN_CHECKS / max(seconds, 1e-9))))
+        if dirty:
+            refresh_factors(state)
+        return n_changed
+
+    def remove_features(self, state: MEIBPState) -> int:
+        """Remove features as long as that raises the bound; return how many bits that cleared."""
+        n_cleared = 0
+        while state.n_components > 0:
+            gains = removal_gains(
+                state.observations,
+                state.statistics,
+                state.factors,
+                state.hyperparameters,
+                self.prior,
+                equal_columns(state)[1] if self.prior == "lof" else None,
+            )
+            best = int(np.argmax(gains))
+            noise = 1e-13 * abs(self.evidence(state).total)
+            if not gains[best] > noise:
+                break
+            n_cleared += int(state.statistics.counts[best])
+            state.keep(np.arange(state.n_components) != best)
+            refresh_factors(state)
+        return n_cleared
+
+    def settle(self, state: MEIBPState, *, at_rest: bool) -> None:
+        """Update learned hyperparameters; with Z at rest, iterate them and q(A) to convergence."""
+        learned = state.hyperparameters.divergence() != 0.0
+        if self.row_start == "empty" and not learned:
+            return
+        previous = self.evidence(state).total
+        for _ in range(MAX_SETTLING_UPDATES if at_rest else 1):
+            if learned:
+                state.hyperparameters = update_hyperparameters(
+                    state.observations, state.statistics, state.factors, state.hyperparameters
+                )
+            if learned or at_rest:
+                refresh_factors(state)
+            current = self.evidence(state).total
+            if abs(current - previous) <= SETTLED * abs(current):
+                break
+            previous = current
+
+
+def refresh_factors(state: MEIBPState) -> None:
+    """One update of q(A) from the statistics."""
+    factor_kernels.update_factors(
+        state.statistics.gram,
+        state.statistics.cross,
+        state.observations.group_start,
+        state.hyperparameters.noise_precision.mean,
+        state.hyperparameters.factor_precision.mean,
+        state.factors.location,
+        state.factors.scale,
+        state.factors.mean,
+        state.factors.variance,
+        np.empty(state.observations.n_features),
+    )
+
+
+def drop_empty(state: MEIBPState) -> None:
+    """Drop the features that no row has."""
+    used = state.statistics.counts > 0
+    if not used.all():
+        state.keep(used)
+
+
+def equal_columns(
+    state: MEIBPState,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Multiplicities K_h of the distinct columns, and each column's own multiplicity."""
+    _, inverse, counts = np.unique(
+        state.column_hash, axis=0, return_inverse=True, return_counts=True
+    )
+    return counts.astype(np.int64), counts[inverse.ravel()].astype(np.int64)

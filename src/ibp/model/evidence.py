@@ -1,0 +1,156 @@
+"""The evidence lower bound (Eq. 8), from sufficient statistics.
+
+F = E ln p(X | Z, A) + ln p([Z]) + E ln p(A) + H[q(A)] - KL of the hyperparameters' posteriors.
+A feature that no row has is left out of every sum: in the limit of infinitely many features its
+factors keep their prior, and it contributes exactly nothing (Sec. 3.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln
+
+from ibp.model.factors import Factors, factor_entropy, feature_evidence, log_factor_prior
+from ibp.model.hyperparameters import Hyperparameters
+from ibp.model.ibp_prior import Prior, harmonic_number, log_prior
+from ibp.model.observations import Observations
+from ibp.model.statistics import Statistics
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The bound and its parts."""
+
+    likelihood: float
+    assignment_prior: float
+    factor_prior: float
+    factor_entropy: float
+    hyperparameters: float
+
+    @property
+    def total(self) -> float:
+        """The bound itself."""
+        return (
+            self.likelihood
+            + self.assignment_prior
+            + self.factor_prior
+            + self.factor_entropy
+            + self.hyperparameters
+        )
+
+
+def squared_error(
+    observations: Observations, statistics: Statistics, factors: Factors, *, expected: bool
+) -> float:
+    """Sum over observed entries of (x - z a)^2: its expectation, or its value at E[A]."""
+    quadratic = 0.0
+    for g in range(observations.group_start.size - 1):
+        columns = slice(observations.group_start[g], observations.group_start[g + 1])
+        mean = factors.mean[:, columns]
+        quadratic += float(np.einsum("kd,kd->", mean, statistics.gram[g] @ mean))
+        if expected:
+            own = np.diagonal(statistics.gram[g])
+            quadratic += float(own @ factors.variance[:, columns].sum(axis=1))
+    linear = float(np.einsum("kd,kd->", statistics.cross, factors.mean))
+    # Rounding can push a perfect fit below zero.
+    return max(observations.sum_of_squares - 2.0 * linear + quadratic, 0.0)
+
+
+def evidence(
+    observations: Observations,
+    statistics: Statistics,
+    factors: Factors,
+    hyperparameters: Hyperparameters,
+    prior: Prior = "shifted",
+    multiplicities: npt.NDArray[np.int64] | None = None,
+) -> Evidence:
+    """The bound of a state. ``multiplicities`` of equal columns are needed for ``prior="lof"``."""
+    active = statistics.counts > 0
+    if not active.all():
+        statistics, factors = statistics.select(active), factors.select(active)
+    tau = hyperparameters.noise_precision
+    error = squared_error(observations, statistics, factors, expected=True)
+    alpha = hyperparameters.alpha
+    return Evidence(
+        likelihood=0.5 * observations.n_observed * (tau.mean_log - np.log(2.0 * np.pi))
+        - 0.5 * tau.mean * error,
+        assignment_prior=log_prior(
+            statistics.counts,
+            observations.n_samples,
+            alpha=alpha.mean,
+            log_alpha=alpha.mean_log,
+            prior=prior,
+            multiplicities=multiplicities,
+        ),
+        factor_prior=float(log_factor_prior(factors, hyperparameters).sum()),
+        factor_entropy=float(factor_entropy(factors).sum()),
+        hyperparameters=-hyperparameters.divergence(),
+    )
+
+
+def update_hyperparameters(
+    observations: Observations,
+    statistics: Statistics,
+    factors: Factors,
+    hyperparameters: Hyperparameters,
+) -> Hyperparameters:
+    """Supplement S.3: the conjugate updates of tau_X, tau_A and alpha (known ones stay)."""
+    error = squared_error(observations, statistics, factors, expected=True)
+    n_active = statistics.n_components
+    return Hyperparameters(
+        noise_precision=hyperparameters.noise_precision.updated(
+            0.5 * observations.n_observed, 0.5 * error
+        ),
+        factor_precision=hyperparameters.factor_precision.updated(
+            0.5 * n_active * observations.n_features, 0.5 * float(factors.second_moment.sum())
+        ),
+        alpha=hyperparameters.alpha.updated(n_active, harmonic_number(observations.n_samples)),
+    )
+
+
+def train_log_likelihood(
+    observations: Observations,
+    statistics: Statistics,
+    factors: Factors,
+    hyperparameters: Hyperparameters,
+) -> float:
+    """Mean over observed entries of ln N(x; z E[A], noise_std^2)."""
+    tau = hyperparameters.noise_precision.mean
+    error = squared_error(observations, statistics, factors, expected=False)
+    n = max(observations.n_observed, 1)
+    return 0.5 * float(np.log(tau / (2.0 * np.pi))) - 0.5 * tau * error / n
+
+
+def removal_gains(
+    observations: Observations,
+    statistics: Statistics,
+    factors: Factors,
+    hyperparameters: Hyperparameters,
+    prior: Prior = "shifted",
+    multiplicity: npt.NDArray[np.int64] | None = None,
+) -> npt.NDArray[np.float64]:
+    """What the bound gains if a feature is taken from all its rows, the other factors unchanged.
+
+    ``multiplicity`` is, for ``prior="lof"``, the number of columns equal to each feature's own.
+    """
+    n_samples = observations.n_samples
+    counts = statistics.counts.astype(np.float64)
+    error_change = 2.0 * np.einsum("kd,kd->k", statistics.cross, factors.mean)
+    for g in range(observations.group_start.size - 1):
+        columns = slice(observations.group_start[g], observations.group_start[g + 1])
+        gram, mean = statistics.gram[g], factors.mean[:, columns]
+        own = np.diagonal(gram)
+        error_change -= 2.0 * np.einsum("kd,kd->k", mean, gram @ mean)
+        error_change += own * ((mean**2).sum(axis=1) - factors.variance[:, columns].sum(axis=1))
+    count_term = gammaln(n_samples - counts + 1.0) + gammaln(counts) - gammaln(n_samples + 1.0)
+    # c(Z) loses one factor: K+ of K+!, or K_h of K_h!.
+    equal = statistics.n_components if prior == "shifted" else multiplicity
+    return np.asarray(
+        -0.5 * hyperparameters.noise_precision.mean * error_change
+        - count_term
+        - feature_evidence(factors, hyperparameters)
+        + np.log(np.asarray(equal, dtype=np.float64))
+    )

@@ -1,0 +1,115 @@
+"""Known or learned hyperparameters: two precisions and alpha.
+
+A hyperparameter is known (`Known`) or has a Gamma posterior under a Gamma prior (`GammaPosterior`,
+supplement S.3). Both offer what the bound needs: the mean, the mean logarithm (digamma, not the
+logarithm of the mean) and the divergence from the prior.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+
+@dataclass(frozen=True)
+class Known:
+    """A hyperparameter fixed at a value."""
+
+    value: float
+
+    @property
+    def mean(self) -> float:
+        """The value."""
+        return self.value
+
+    @property
+    def mean_log(self) -> float:
+        """Its logarithm."""
+        return float(np.log(self.value))
+
+    def divergence(self) -> float:
+        """Nothing is inferred, so nothing is paid."""
+        return 0.0
+
+    def updated(self, shape_gain: float, rate_gain: float) -> Known:
+        """Stay as it is."""
+        return self
+
+
+@dataclass(frozen=True)
+class GammaPosterior:
+    """q = Gamma(shape, rate) under the prior Gamma(prior_shape, prior_rate)."""
+
+    prior_shape: float
+    prior_rate: float
+    shape: float
+    rate: float
+
+    @classmethod
+    def starting_at(
+        cls, mean: float, prior: tuple[float, float], shape_gain: float
+    ) -> GammaPosterior:
+        """A posterior of the shape that its first update will have, with a given mean."""
+        shape = prior[0] + shape_gain
+        return cls(prior[0], prior[1], shape, shape / mean)
+
+    @property
+    def mean(self) -> float:
+        """E[tau]."""
+        return self.shape / self.rate
+
+    @property
+    def mean_log(self) -> float:
+        """E[ln tau]."""
+        return float(digamma(self.shape) - np.log(self.rate))
+
+    def divergence(self) -> float:
+        """KL(q || prior)."""
+        return float(
+            (self.shape - self.prior_shape) * digamma(self.shape)
+            - gammaln(self.shape)
+            + gammaln(self.prior_shape)
+            + self.prior_shape * (np.log(self.rate) - np.log(self.prior_rate))
+            + self.shape * (self.prior_rate / self.rate - 1.0)
+        )
+
+    def updated(self, shape_gain: float, rate_gain: float) -> GammaPosterior:
+        """The conjugate update: prior plus what the data add."""
+        return replace(self, shape=self.prior_shape + shape_gain, rate=self.prior_rate + rate_gain)
+
+
+Hyperparameter = Known | GammaPosterior
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """tau_X = 1 / noise_std^2, tau_A = 1 / factor_std^2, and alpha."""
+
+    noise_precision: Hyperparameter
+    factor_precision: Hyperparameter
+    alpha: Hyperparameter
+
+    @classmethod
+    def known(cls, *, noise_std: float, factor_std: float, alpha: float) -> Hyperparameters:
+        """All three fixed."""
+        return cls(Known(noise_std**-2.0), Known(factor_std**-2.0), Known(alpha))
+
+    @property
+    def noise_std(self) -> float:
+        """E[tau_X]^(-1/2)."""
+        return float(self.noise_precision.mean**-0.5)
+
+    @property
+    def factor_std(self) -> float:
+        """E[tau_A]^(-1/2)."""
+        return float(self.factor_precision.mean**-0.5)
+
+    def divergence(self) -> float:
+        """What the bound pays for the three posteriors together."""
+        return (
+            self.noise_precision.divergence()
+            + self.factor_precision.divergence()
+            + self.alpha.divergence()
+        )

@@ -1,0 +1,126 @@
+"""One entry for every optimiser, for one problem or many, in compiled code."""
+
+import numpy as np
+from numba import njit
+
+from ibp.submodular.double_greedy import double_greedy
+from ibp.submodular.exact import prepare, sphere_search, suggested_shift
+from ibp.submodular.local_search import local_search
+from ibp.submodular.marginals import rounding_noise
+
+LOCAL_SEARCH = 0
+EXACT = 1
+DOUBLE_GREEDY = 2
+RANDOMIZED_DOUBLE_GREEDY = 3
+
+
+@njit(cache=True, nogil=True)
+def optimize(
+    optimizer,
+    linear,
+    quadratic,
+    group,
+    group_values,
+    chosen,
+    epsilon,
+    complement,
+    exchange,
+    uniforms,
+    node_budget,
+    shift,
+    order,
+    ordered,
+    factor,
+    later,
+    gains,
+    group_count,
+):
+    """Improve or replace ``chosen`` in place; return (value, updates, proven).
+
+    The local search and the exact search start from ``chosen`` and never end below it; the
+    double greedies ignore it. ``shift`` to ``later`` come from `exact.prepare` and are read by the
+    exact search only.
+    """
+    if optimizer == DOUBLE_GREEDY or optimizer == RANDOMIZED_DOUBLE_GREEDY:
+        value, n_updates = double_greedy(
+            linear, quadratic, group, group_values, chosen, uniforms, gains, group_count
+        )
+        return value, n_updates, False
+    value, n_updates = local_search(
+        linear,
+        quadratic,
+        group,
+        group_values,
+        chosen,
+        epsilon,
+        complement,
+        exchange,
+        gains[0],
+        group_count,
+    )
+    if optimizer == LOCAL_SEARCH:
+        return value, n_updates, False
+    noise = rounding_noise(linear, quadratic)
+    value, n_nodes, proven = sphere_search(
+        linear,
+        group,
+        group_values,
+        shift,
+        order,
+        ordered,
+        factor,
+        later,
+        chosen,
+        value,
+        node_budget,
+        noise,
+    )
+    return value, n_updates + n_nodes, proven
+
+
+@njit(cache=True, nogil=True)
+def optimize_rows(
+    optimizer, linear, quadratic, chosen, complement, exchange, uniforms, node_budget
+):
+    """Solve one problem per row of ``linear``, all with the same W and no groups.
+
+    Overwrites the rows of ``chosen``; returns value, updates and proven per row.
+    """
+    n_rows, n = linear.shape
+    group = np.full(n, -1, dtype=np.int64)
+    group_values = np.empty((0, 1))
+    group_count = np.zeros((2, 0), dtype=np.int64)
+    gains = np.empty((2, n))
+    order = np.empty(n, dtype=np.int64)
+    ordered = np.empty((n, n))
+    factor = np.empty((n, n))
+    later = np.empty(n)
+    shift = 0.0
+    if optimizer == EXACT and n_rows > 0:
+        shift = suggested_shift(linear[0], quadratic)
+        prepare(quadratic, shift, order, ordered, factor, later)
+    values = np.empty(n_rows)
+    n_updates = np.empty(n_rows, dtype=np.int64)
+    proven = np.empty(n_rows, dtype=np.bool_)
+    for row in range(n_rows):
+        values[row], n_updates[row], proven[row] = optimize(
+            optimizer,
+            linear[row],
+            quadratic,
+            group,
+            group_values,
+            chosen[row],
+            0.0,
+            complement,
+            exchange,
+            uniforms[row],
+            node_budget,
+            shift,
+            order,
+            ordered,
+            factor,
+            later,
+            gains,
+            group_count,
+        )
+    return values, n_updates, proven

@@ -1,0 +1,223 @@
+"""Exact maximisation by sphere decoding.
+
+With z^2 = z any multiple of the identity may be added to W if half of it is added to w. Choose one
+that makes W positive definite, factor W = R'R and solve R'y = w; then
+
+    w'z - z'Wz / 2 = |y|^2 / 2 - |y - Rz|^2 / 2 ,
+
+a binary integer least-squares problem. Deciding z from the last element to the first turns the
+squared distance into a sum in which every decided element has its own term: a depth-first search
+that tries the nearer value first (Schnorr and Euchner) and leaves a branch once its terms exceed
+the best distance known. The local search supplies the first radius. Two more facts cut branches:
+
+- F is submodular, so the marginal of an element lies between its value with everything undecided
+  left out and with everything undecided let in. If both have one sign the element has no choice.
+- A group's term h is concave, so the best it can still become is its value at the reachable count
+  nearest to its maximum; that accumulates along the path beside the distance.
+
+One factor per quadratic form serves any number of linear terms.
+"""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def suggested_shift(linear, quadratic):
+    """How much to add to the diagonal.
+
+    The bound leaves an undecided element free to be any real number. That is tightest when the
+    curvature in its direction is about twice its gain, so neither no shift nor a large one is
+    best; a tenth of the mean diagonal was within 20% of the best number of nodes wherever we
+    looked. The second term keeps a vanishing or singular W well conditioned.
+    """
+    n = linear.shape[0]
+    diagonal = 0.0
+    largest = 0.0
+    for k in range(n):
+        diagonal += quadratic[k, k]
+        largest = max(largest, abs(linear[k]))
+    return 0.1 * diagonal / max(n, 1) + 1e-3 * largest + 1e-100
+
+
+@njit(cache=True, nogil=True)
+def decision_order(shifted, order):
+    """Fill ``order`` so that the last element is the one best determined given all others.
+
+    The conditional precision of an element given real-valued others is 1 / (W^-1)_kk. Taking the
+    most precise first leaves the least room to the branches near the root.
+    """
+    n = shifted.shape[0]
+    inverse = np.linalg.inv(shifted)
+    left = np.ones(n, dtype=np.bool_)
+    for position in range(n - 1, -1, -1):
+        best = -1
+        for k in range(n):
+            if left[k] and (best < 0 or inverse[k, k] < inverse[best, best]):
+                best = k
+        order[position] = best
+        left[best] = False
+        for i in range(n):
+            if left[i]:
+                scale = inverse[i, best] / inverse[best, best]
+                for j in range(n):
+                    if left[j]:
+                        inverse[i, j] -= scale * inverse[best, j]
+
+
+@njit(cache=True, nogil=True)
+def prepare(quadratic, shift, order, ordered, factor, later):
+    """Order and factor a quadratic form for any number of searches.
+
+    Fills ``order``; ``ordered``, W in that order; ``factor``, R with R'R = W + shift I; and
+    ``later[k]``, the sum of W_kj over the elements decided after k.
+    """
+    n = quadratic.shape[0]
+    if n == 0:
+        return
+    decision_order(quadratic + shift * np.eye(n), order)
+    for i in range(n):
+        later[i] = 0.0
+        for j in range(n):
+            ordered[i, j] = quadratic[order[i], order[j]]
+            factor[i, j] = 0.0
+            if j < i:
+                later[i] += ordered[i, j]
+    for i in range(n):
+        pivot = ordered[i, i] + shift
+        for k in range(i):
+            pivot -= factor[k, i] ** 2
+        # In exact arithmetic no pivot is below the shift.
+        root = np.sqrt(max(pivot, 0.5 * shift))
+        factor[i, i] = root
+        for j in range(i + 1, n):
+            entry = ordered[i, j]
+            for k in range(i):
+                entry -= factor[k, i] * factor[k, j]
+            factor[i, j] = entry / root
+
+
+@njit(cache=True, nogil=True)
+def move_in_group(g, decided, chosen, group_values, taken, undecided, peak):
+    """Decide (+1) or release (-1) one element of group g; return the change of the group's bound.
+
+    The bound is the largest h(t) over the counts still within reach; h is concave, so that is its
+    value at the one nearest to ``peak``.
+    """
+    before = group_values[g, min(max(peak[g], taken[g]), taken[g] + undecided[g])]
+    undecided[g] -= decided
+    taken[g] += decided * chosen
+    after = group_values[g, min(max(peak[g], taken[g]), taken[g] + undecided[g])]
+    return after - before
+
+
+@njit(cache=True, nogil=True)
+def sphere_search(
+    linear, group, group_values, shift, order, ordered, factor, later, chosen, value, budget, noise
+):
+    """Search for a set better than ``chosen``, whose value is ``value``.
+
+    Overwrites ``chosen`` whenever a better set is found. Returns the value, the number of nodes
+    visited and whether the search ended before the budget.
+    """
+    n = linear.shape[0]
+    n_groups = group_values.shape[0]
+    # Everything below is in decision order; level k decides element order[k].
+    target = np.empty(n)  # y of R'y = w
+    reachable = np.empty(n + 1)  # sum of y_i^2 / 2 over the levels i < k, all undecided
+    reachable[0] = 0.0
+    for i in range(n):
+        entry = linear[order[i]] + 0.5 * shift
+        for k in range(i):
+            entry -= factor[k, i] * target[k]
+        target[i] = entry / factor[i, i]
+        reachable[i + 1] = reachable[i] + 0.5 * target[i] ** 2
+
+    member = np.empty(n, dtype=np.int64)
+    for i in range(n):
+        member[i] = group[order[i]]
+    taken = np.zeros(n_groups, dtype=np.int64)
+    undecided = np.zeros(n_groups, dtype=np.int64)
+    peak = np.zeros(n_groups, dtype=np.int64)
+    for i in range(n):
+        if member[i] >= 0:
+            undecided[member[i]] += 1
+    groups_bound = 0.0
+    for g in range(n_groups):
+        for t in range(1, undecided[g] + 1):
+            if group_values[g, t] > group_values[g, peak[g]]:
+                peak[g] = t
+        groups_bound += group_values[g, peak[g]]
+
+    # Per level: the running sums of R z and of the marginals over the decided levels above it.
+    offset = np.zeros((n + 1, n))
+    marginal = np.zeros((n + 1, n))
+    for i in range(n):
+        marginal[n, i] = linear[order[i]] - 0.5 * ordered[i, i]
+    settled = np.zeros(n + 1)  # quadratic value of the decided levels
+    bit = np.zeros(n, dtype=np.uint8)
+    tried = np.zeros(n, dtype=np.uint8)  # 0 none, 1 one value, 2 both
+    first = np.zeros(n, dtype=np.uint8)
+    n_nodes = 0
+    k = n - 1
+    if k >= 0:
+        tried[k] = 0
+    while 0 <= k < n:
+        g = member[k]
+        if tried[k] == 0:
+            # Entering the level: which values are possible, and which is nearer?
+            above = marginal[k + 1, k]
+            below = above - later[k]
+            if g >= 0:
+                t = taken[g]
+                top = t + undecided[g]
+                above += group_values[g, t + 1] - group_values[g, t]
+                below += group_values[g, top] - group_values[g, top - 1]
+            centre = (target[k] - offset[k + 1, k]) / factor[k, k]
+            first[k] = 1 if centre > 0.5 else 0
+            if above <= 0.0:
+                first[k] = 0
+                tried[k] = 1
+            elif below >= 0.0:
+                first[k] = 1
+                tried[k] = 1
+            z = first[k]
+            tried[k] += 1
+        else:
+            # Back from below: release the value that was explored.
+            if g >= 0:
+                groups_bound += move_in_group(
+                    g, -1, np.int64(bit[k]), group_values, taken, undecided, peak
+                )
+            if tried[k] == 2:
+                k += 1
+                continue
+            z = 1 - first[k]
+            tried[k] = 2
+
+        n_nodes += 1
+        if n_nodes > budget:
+            return value, n_nodes - 1, False
+        bit[k] = z
+        if g >= 0:
+            groups_bound += move_in_group(g, 1, np.int64(z), group_values, taken, undecided, peak)
+        reach = offset[k + 1, k] + (factor[k, k] if z else 0.0)
+        settled[k] = settled[k + 1] + reach * (target[k] - 0.5 * reach)
+        if settled[k] + reachable[k] + groups_bound <= value + noise:
+            continue  # nothing below can win: the next turn of the loop tries the other value
+        if k == 0:
+            value = settled[0] + groups_bound
+            for i in range(n):
+                chosen[order[i]] = bit[i]
+            continue
+        if z:
+            for i in range(k):
+                offset[k, i] = offset[k + 1, i] + factor[i, k]
+                marginal[k, i] = marginal[k + 1, i] - ordered[i, k]
+        else:
+            for i in range(k):
+                offset[k, i] = offset[k + 1, i]
+                marginal[k, i] = marginal[k + 1, i]
+        k -= 1
+        tried[k] = 0
+    return value, n_nodes, True

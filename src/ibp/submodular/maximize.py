@@ -1,0 +1,109 @@
+"""Maximise one problem with an optimiser chosen by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ibp.submodular import batch
+from ibp.submodular.brute_force import MAX_ELEMENTS, brute_force
+from ibp.submodular.exact import prepare, suggested_shift
+from ibp.submodular.problem import Problem, Solution
+
+OPTIMIZERS = {
+    "local_search": batch.LOCAL_SEARCH,
+    "exact": batch.EXACT,
+    "double_greedy": batch.DOUBLE_GREEDY,
+    "randomized_double_greedy": batch.RANDOMIZED_DOUBLE_GREEDY,
+}
+NO_LIMIT = np.iinfo(np.int64).max
+
+
+def maximize(
+    problem: Problem,
+    optimizer: str = "local_search",
+    *,
+    start: npt.ArrayLike | None = None,
+    epsilon: float = 0.0,
+    complement: bool = True,
+    exchange: bool = False,
+    node_budget: int | None = None,
+    random_state: np.random.Generator | int | None = None,
+) -> Solution:
+    """Maximise a quadratic submodular function with concave group terms.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to maximise.
+    optimizer : str, default="local_search"
+        ``"local_search"``, ``"exact"``, ``"double_greedy"``, ``"randomized_double_greedy"``, or
+        ``"brute_force"`` for up to 20 elements.
+    start : array-like of shape (K,), optional
+        Where the local search begins, by default the empty set. The local and the exact search
+        never return less than its value; the others ignore it.
+    epsilon : float, default=0
+        The local search accepts a change that multiplies F - F_min by more than
+        1 + epsilon / K^2. With 0 any gain above rounding is taken.
+    complement : bool, default=True
+        Whether the local search compares its result with the complement and goes on from there
+        if that is better. Its guarantee needs it.
+    exchange : bool, default=False
+        Whether the local search also exchanges a chosen for an unchosen element when no single
+        change helps.
+    node_budget : int, optional
+        The exact search stops after this many nodes with the best set so far.
+    random_state : Generator or int, optional
+        Source of the randomised double greedy's draws.
+
+    Returns
+    -------
+    Solution
+        Set, value, number of O(1) updates, and whether the set is proven to be a maximiser.
+    """
+    n = problem.n_elements
+    chosen = np.zeros(n, dtype=np.uint8)
+    if start is not None:
+        given = np.asarray(start)
+        if given.shape != (n,):
+            raise ValueError(f"start must have shape {(n,)}; it is {given.shape}")
+        chosen[:] = given != 0
+    if epsilon < 0:
+        raise ValueError(f"epsilon must not be negative; it is {epsilon}")
+    arguments = (problem.linear, problem.quadratic, problem.group, problem.group_values)
+    if optimizer == "brute_force":
+        if n > MAX_ELEMENTS:
+            raise ValueError(f"brute force takes at most {MAX_ELEMENTS} elements; there are {n}")
+        value, _ = brute_force(*arguments, chosen)
+        return Solution(chosen.astype(bool), float(value), 2**n, True)
+    if optimizer not in OPTIMIZERS:
+        known = ", ".join([*OPTIMIZERS, "brute_force"])
+        raise ValueError(f"unknown optimizer {optimizer!r}; choose one of {known}")
+
+    uniforms = np.empty(0)
+    if optimizer == "randomized_double_greedy":
+        uniforms = np.random.default_rng(random_state).random(n)
+    order = np.empty(n, dtype=np.int64)
+    ordered, factor, later = np.empty((n, n)), np.empty((n, n)), np.empty(n)
+    shift = 0.0
+    if optimizer == "exact":
+        shift = suggested_shift(problem.linear, problem.quadratic)
+        prepare(problem.quadratic, shift, order, ordered, factor, later)
+    value, n_updates, proven = batch.optimize(
+        OPTIMIZERS[optimizer],
+        *arguments,
+        chosen,
+        float(epsilon),
+        bool(complement),
+        bool(exchange),
+        uniforms,
+        NO_LIMIT if node_budget is None else int(node_budget),
+        shift,
+        order,
+        ordered,
+        factor,
+        later,
+        np.empty((2, n)),
+        np.zeros((2, problem.group_values.shape[0]), dtype=np.int64),
+    )
+    return Solution(chosen.astype(bool), float(value), int(n_updates), bool(proven))
