@@ -1,0 +1,35 @@
+"""Binary latent feature models: the hidden yes/no features of a data matrix, and their number.
+
+Names are loaded when they are first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+__all__ = ["MEIBP", "__version__", "datasets", "evaluate", "load", "model", "submodular"]
+
+_LAZY = {
+    "MEIBP": ("ibp.estimators.meibp", "MEIBP"),
+    "load": ("ibp.persistence", "load"),
+    "datasets": ("ibp.datasets", None),
+    "evaluate": ("ibp.evaluate", None),
+    "model": ("ibp.model", None),
+    "submodular": ("ibp.submodular", None),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'ibp' has no attribute {name!r}")
+    module_name, attribute = _LAZY[name]
+    module = importlib.import_module(module_name)
+    value = module if attribute is None else getattr(module, attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -215,8 +215,8 @@ def sweep_rows(
             x[d] = entry if observed[d] else 0.0
         pattern = row_pattern[n]
         slot = pattern % n_slots
-        fresh = cached_pattern[slot] != pattern
-        if fresh:
+        factored = slot if optimizer == EXACT else 0
+        if cached_pattern[slot] != pattern:
             quadratic_form(
                 observed,
                 mean,
@@ -226,6 +226,16 @@ def sweep_rows(
                 quadratic[slot],
                 total_variance[slot],
             )
+            if optimizer == EXACT:
+                shift[factored] = suggested_shift(quadratic[slot])
+                prepare(
+                    quadratic[slot],
+                    shift[factored],
+                    order[factored],
+                    ordered[factored],
+                    factor[factored],
+                    later[factored],
+                )
             cached_pattern[slot] = pattern
 
         # The linear term of the row objective (Eq. 17).
@@ -253,17 +263,6 @@ def sweep_rows(
         values_of_groups = group_values[:n_groups]
         counts_of_groups = group_count[:, :n_groups]
 
-        factored = slot if optimizer == EXACT else 0
-        if fresh and optimizer == EXACT:
-            shift[factored] = suggested_shift(linear, quadratic[slot])
-            prepare(
-                quadratic[slot],
-                shift[factored],
-                order[factored],
-                ordered[factored],
-                factor[factored],
-                later[factored],
-            )
         for k in range(n_components):
             new[k] = 0 if cold else old[k]
         value, _, _ = optimize(
@@ -286,7 +285,7 @@ def sweep_rows(
             gains,
             counts_of_groups,
         )
-        if not cold and (optimizer == DOUBLE_GREEDY or optimizer == RANDOMIZED_DOUBLE_GREEDY):
+        if not cold and optimizer in (DOUBLE_GREEDY, RANDOMIZED_DOUBLE_GREEDY):
             # The double greedies do not look at the row as it is.
             start_marginals(linear, quadratic[slot], group, old, gains[0], counts_of_groups[0])
             present = value_from_marginals(

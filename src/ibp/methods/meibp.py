@@ -238,8 +238,9 @@ class MEIBPMethod:
             )
             n_changed += changed
             drop_empty(state)
-            seconds = (time.perf_counter() - started) / (position - before)
-            chunk = max(1, min(2 * chunk, int(SECONDS_BETWEEN_CHECKS / max(seconds, 1e-9))))
+            if not randomized:  # whose draws come by the chunk, so there it must not vary
+                seconds = (time.perf_counter() - started) / (position - before)
+                chunk = max(1, min(2 * chunk, int(SECONDS_BETWEEN_CHECKS / max(seconds, 1e-9))))
         if dirty:
             refresh_factors(state)
         return n_changed

@@ -74,7 +74,7 @@ def class_size_groups(
     chosen: -ln t! alone.
     """
     k = others.shape[1]
-    new = ~others.any(axis=0)
+    new = np.asarray(~others.any(axis=0))
     t = np.arange(k + 1)
     if prior == "shifted":
         group = np.where(new, 0, NO_GROUP)

@@ -41,7 +41,7 @@ def optimize(
     double greedies ignore it. ``shift`` to ``later`` come from `exact.prepare` and are read by the
     exact search only.
     """
-    if optimizer == DOUBLE_GREEDY or optimizer == RANDOMIZED_DOUBLE_GREEDY:
+    if optimizer in (DOUBLE_GREEDY, RANDOMIZED_DOUBLE_GREEDY):
         value, n_updates = double_greedy(
             linear, quadratic, group, group_values, chosen, uniforms, gains, group_count
         )
@@ -97,7 +97,7 @@ def optimize_rows(
     later = np.empty(n)
     shift = 0.0
     if optimizer == EXACT and n_rows > 0:
-        shift = suggested_shift(linear[0], quadratic)
+        shift = suggested_shift(quadratic)
         prepare(quadratic, shift, order, ordered, factor, later)
     values = np.empty(n_rows)
     n_updates = np.empty(n_rows, dtype=np.int64)

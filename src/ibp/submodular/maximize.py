@@ -87,7 +87,7 @@ def maximize(
     ordered, factor, later = np.empty((n, n)), np.empty((n, n)), np.empty(n)
     shift = 0.0
     if optimizer == "exact":
-        shift = suggested_shift(problem.linear, problem.quadratic)
+        shift = suggested_shift(problem.quadratic)
         prepare(problem.quadratic, shift, order, ordered, factor, later)
     value, n_updates, proven = batch.optimize(
         OPTIMIZERS[optimizer],

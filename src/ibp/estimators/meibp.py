@@ -1,0 +1,465 @@
+"""MEIBP: maximisation-expectation for the Indian Buffet Process, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import _fit_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ibp.estimators.base import BinaryFeatureModel
+from ibp.model.hyperparameters import GammaPosterior, Hyperparameters
+from ibp.model.observations import Observations
+from ibp.random_state import spawn_generators
+from ibp.validation import (
+    check_columns_observed,
+    check_matrix,
+    observed_scale,
+    warn_about_data,
+)
+
+DEFAULT_COMPONENTS = 20
+# The paper fixes both standard deviations at three quarters of the data's.
+DEFAULT_STD_FRACTION = 0.75
+HYPERPRIORS = ("noise_precision", "factor_precision", "alpha")
+
+
+class MEIBP(BinaryFeatureModel):
+    """Binary latent features with nonnegative factors, by maximisation-expectation.
+
+    Explains a data matrix as X = ZA + E: Z says which rows have which features, A >= 0 what each
+    feature looks like, E is Gaussian noise. Z has an Indian Buffet Process prior, so the number of
+    features is learned. The method is that of Reed and Ghahramani (2013) [1]_: every row of Z is
+    found by maximising a submodular function, A keeps a posterior distribution, and a lower bound
+    of the evidence rises with every step.
+
+    Parameters
+    ----------
+    n_components : int, default=None
+        Upper bound on the number of features. None means 20, or the number of rows if there are
+        fewer. Features that no row uses are dropped.
+    alpha : float, default=3.0
+        Concentration of the prior: about alpha ln N features are expected.
+    noise_std : float, default=None
+        Standard deviation of the noise; None means 0.75 times that of all observed entries.
+    factor_std : float, default=None
+        Scale of the half-normal prior of the factors; None likewise.
+    learn_hyperparameters : bool, default=False
+        Whether alpha, noise_std and factor_std are learned, starting from the values given.
+    hyperpriors : dict, default=None
+        Gamma priors (shape, rate) of what is learned, under any of the keys
+        ``"noise_precision"``, ``"factor_precision"`` and ``"alpha"``. By default
+        (1, 0.001 var X) for both precisions and (1, 1) for alpha.
+    prior : {"shifted", "lof"}, default="shifted"
+        Which binary matrices the prior counts as one: those equal up to the place of empty columns,
+        or up to the order of all columns (left-ordered form).
+    optimizer : {"local_search", "exact", "double_greedy", "randomized_double_greedy"}, \
+default="local_search"
+        How a row is optimised. ``"exact"`` proves its optimum, within `node_budget`.
+    node_budget : int, default=10000
+        Nodes that the exact search may visit for a row before it settles for the best found.
+    row_start : {"current", "empty"}, default="current"
+        ``"current"``: a search starts from the row as it is and never ends lower, tries exchanges
+        of features and the complement, and once per sweep the removal of each feature is tried.
+        ``"empty"``: the search of the paper's authors, from nothing and without any of these; it
+        can lower the evidence now and then.
+    init : "random", dict or fitted model, default="random"
+        The start: random; given as ``{"Z": N x K, "mu": K x D, "sigma": K x D}``, the last two
+        being the locations and scales of the factors' truncated Gaussians; or another model fitted
+        to the same rows.
+    block_size : int, default=1
+        How many rows are visited between two refreshes of the factors.
+    shuffle : bool, default=False
+        Whether each sweep visits the rows in a new random order.
+    max_iter : int, default=200
+        Most sweeps.
+    tol : float, default=1e-4
+        The fit ends when the mean training log-likelihood of five sweeps differs from that of the
+        five before by less than this fraction; 0 switches the rule off. It also ends when a sweep
+        changes nothing.
+    n_init : int, default=1
+        Number of starts; the one of highest evidence is kept.
+    time_limit : float, default=None
+        Seconds after which the fit ends with the model so far.
+    callbacks : callable or list of callables, default=None
+        Each is called after every sweep with an `ibp.loop.Progress`; one that returns True ends
+        the fit.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the starts.
+    n_jobs : int, default=None
+        Threads for `transform` and what uses it; -1 for all cores. Results do not depend on it.
+    verbose : int, default=0
+        1 prints a line per sweep.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components_, n_features)
+        Expected factors, E[A].
+    components_std_ : ndarray of shape (n_components_, n_features)
+        Their posterior standard deviations.
+    factor_location_, factor_scale_ : ndarray of shape (n_components_, n_features)
+        Parameters of the truncated Gaussians q(A).
+    assignments_ : ndarray of shape (n_samples, n_components_), uint8
+        Z: the features of the training rows. Not there if the model was saved without.
+    n_components_ : int
+        Number of features found.
+    feature_counts_ : ndarray of shape (n_components_,)
+        How many training rows have each feature.
+    alpha_, noise_std_, factor_std_ : float
+        Hyperparameters, learned or as given.
+    evidence_ : float
+        The evidence lower bound.
+    evidence_parts_ : dict
+        Its parts: likelihood, assignment_prior, factor_prior, factor_entropy, hyperparameters.
+    history_ : dict of ndarrays
+        One entry per sweep: evidence, n_components, n_changed (entries of Z),
+        train_log_likelihood (mean per observed entry at E[A]) and seconds (since the fit began).
+    n_iter_ : int
+        Number of sweeps.
+    converged_ : bool
+        Whether a stopping rule ended the fit.
+    n_samples_fit_ : int
+        Number of training rows.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    References
+    ----------
+    .. [1] C. Reed and Z. Ghahramani, "Scaling the Indian Buffet Process via Submodular
+       Maximization", ICML 2013.
+
+    Examples
+    --------
+    >>> from ibp import MEIBP
+    >>> from ibp.datasets import make_block_images
+    >>> X, Z, A = make_block_images(300, noise_std=0.2, random_state=0)
+    >>> model = MEIBP(n_components=8, learn_hyperparameters=True, random_state=1)
+    >>> model.fit(X - X.min()).n_components_
+    5
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "alpha": [Interval(Real, 0, None, closed="neither")],
+        "noise_std": [Interval(Real, 0, None, closed="neither"), None],
+        "factor_std": [Interval(Real, 0, None, closed="neither"), None],
+        "learn_hyperparameters": ["boolean"],
+        "hyperpriors": [dict, None],
+        "prior": [StrOptions({"shifted", "lof"})],
+        "optimizer": [
+            StrOptions({"local_search", "exact", "double_greedy", "randomized_double_greedy"})
+        ],
+        "node_budget": [Interval(Integral, 1, None, closed="left")],
+        "row_start": [StrOptions({"current", "empty"})],
+        "init": [StrOptions({"random"}), dict, HasMethods(["fit", "transform"])],
+        "block_size": [Interval(Integral, 1, None, closed="left")],
+        "shuffle": ["boolean"],
+        "max_iter": [Interval(Integral, 0, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "time_limit": [Interval(Real, 0, None, closed="left"), None],
+        "callbacks": [callable, list, tuple, None],
+        "random_state": ["random_state", np.random.Generator],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        alpha: float = 3.0,
+        noise_std: float | None = None,
+        factor_std: float | None = None,
+        learn_hyperparameters: bool = False,
+        hyperpriors: dict[str, tuple[float, float]] | None = None,
+        prior: Literal["shifted", "lof"] = "shifted",
+        optimizer: str = "local_search",
+        node_budget: int = 10_000,
+        row_start: Literal["current", "empty"] = "current",
+        init: Any = "random",
+        block_size: int = 1,
+        shuffle: bool = False,
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        n_init: int = 1,
+        time_limit: float | None = None,
+        callbacks: Any = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.alpha = alpha
+        self.noise_std = noise_std
+        self.factor_std = factor_std
+        self.learn_hyperparameters = learn_hyperparameters
+        self.hyperpriors = hyperpriors
+        self.prior = prior
+        self.optimizer = optimizer
+        self.node_budget = node_budget
+        self.row_start = row_start
+        self.init = init
+        self.block_size = block_size
+        self.shuffle = shuffle
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_init = n_init
+        self.time_limit = time_limit
+        self.callbacks = callbacks
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, **unsupported: Any) -> MEIBP:
+        """Find the features of X and their number.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data; NaN where missing.
+        y : None
+            Ignored.
+        **unsupported
+            Nothing: ``sample_weight`` is refused with a reason.
+
+        Returns
+        -------
+        MEIBP
+            The fitted model.
+        """
+        if unsupported:
+            raise TypeError(
+                f"{type(self).__name__}.fit does not support {', '.join(sorted(unsupported))}. "
+                "For integer sample weights repeat the rows."
+            )
+        matrix = check_matrix(self, X, reset=True)
+        check_columns_observed(matrix, X)
+        warn_about_data(matrix, X)
+        self._run(matrix)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_transform(self, X: Any, y: Any = None, **unsupported: Any) -> npt.NDArray[np.uint8]:
+        """Fit, and return the features of the training rows: ``assignments_``.
+
+        That is what the fit found for all rows together; `transform` places each row anew with
+        the others frozen, and may differ in a few bits.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data; NaN where missing.
+        y : None
+            Ignored.
+        **unsupported
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components_), uint8
+            1 where a row has a feature.
+        """
+        return self.fit(X, y, **unsupported).assignments_.copy()
+
+    def _run(self, matrix: npt.NDArray[np.floating]) -> None:
+        """Put method and loop together, and keep what they found."""
+        from ibp.loop import run  # compiled code: loaded when it is needed
+        from ibp.methods.meibp import MEIBPMethod
+
+        observations = Observations.from_array(matrix)
+        start = self._start(observations)
+        n_components = getattr(start, "n_components", None) or start.assignments.shape[1]
+        method = MEIBPMethod(
+            start,
+            self._hyperparameters(observations, n_components),
+            prior=self.prior,
+            optimizer=self.optimizer,
+            row_start=self.row_start,
+            block_size=int(self.block_size),
+            shuffle=bool(self.shuffle),
+            node_budget=int(self.node_budget),
+        )
+        result = run(
+            method,
+            observations,
+            spawn_generators(self.random_state, self.n_init),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            time_limit=self.time_limit,
+            callbacks=self._callbacks(),
+        )
+        self._keep(method, result)
+        self._warn_about_fit(result.ending)
+
+    def _keep(self, method: Any, result: Any) -> None:
+        state = result.state
+        from_layout = state.observations.from_layout
+        self.components_ = from_layout(state.factors.mean)
+        self.components_std_ = from_layout(np.sqrt(state.factors.variance))
+        self.factor_location_ = from_layout(state.factors.location)
+        self.factor_scale_ = from_layout(state.factors.scale)
+        self.assignments_ = state.assignments
+        self.feature_counts_ = state.statistics.counts
+        self.n_components_ = state.n_components
+        self.n_samples_fit_ = state.observations.n_samples
+        self.alpha_ = float(state.hyperparameters.alpha.mean)
+        self.noise_std_ = state.hyperparameters.noise_std
+        self.factor_std_ = state.hyperparameters.factor_std
+        evidence = method.evidence(state)
+        self.evidence_ = float(evidence.total)
+        self.evidence_parts_ = {name: float(value) for name, value in vars(evidence).items()}
+        self.history_ = result.history.as_arrays()
+        self.n_iter_ = len(result.history.evidence)
+        self.converged_ = result.ending == "converged"
+
+    def _warn_about_fit(self, ending: str) -> None:
+        def warn(message: str, category: type[Warning] = UserWarning) -> None:
+            warnings.warn(message, category, stacklevel=5)
+
+        if ending == "interrupted":
+            warn(f"Interrupted: this is the model after {self.n_iter_} sweeps.")
+        if ending == "max_iter" and self.tol > 0:
+            warn(
+                f"No convergence within {self.max_iter} sweeps; increase max_iter or tol.",
+                ConvergenceWarning,
+            )
+        if self.n_components_ == 0:
+            warn(
+                "No feature survived: the data look like noise at this noise_std. Lower noise_std, "
+                "set learn_hyperparameters=True, or try other starts with n_init."
+            )
+
+    def _hyperparameters(self, observations: Observations, n_components: int) -> Hyperparameters:
+        scale = observed_scale(observations.values)
+        stds = {}
+        for name in ("noise_std", "factor_std"):
+            given = getattr(self, name)
+            if given is None and not scale > 0:
+                raise ValueError(
+                    f"X is constant, so there is no scale to estimate {name} from. Give {name} "
+                    "explicitly or check the data."
+                )
+            stds[name] = DEFAULT_STD_FRACTION * scale if given is None else float(given)
+        known = Hyperparameters.known(**stds, alpha=float(self.alpha))
+        if not self.learn_hyperparameters:
+            return known
+        priors = self._hyperpriors(scale)
+        return Hyperparameters(
+            GammaPosterior.starting_at(
+                known.noise_precision.mean, priors["noise_precision"], observations.n_observed / 2
+            ),
+            GammaPosterior.starting_at(
+                known.factor_precision.mean,
+                priors["factor_precision"],
+                n_components * observations.n_features / 2,
+            ),
+            GammaPosterior.starting_at(known.alpha.mean, priors["alpha"], n_components),
+        )
+
+    def _hyperpriors(self, scale: float) -> dict[str, tuple[float, float]]:
+        rate = 1e-3 * scale**2
+        priors = dict(zip(HYPERPRIORS, [(1.0, rate), (1.0, rate), (1.0, 1.0)], strict=True))
+        given = self.hyperpriors or {}
+        for name, pair in given.items():
+            if name not in HYPERPRIORS:
+                raise ValueError(
+                    f"hyperpriors has the key {name!r}; it can have {', '.join(HYPERPRIORS)}."
+                )
+            shape, rate = (float(v) for v in pair)
+            if not (0 < shape < np.inf and 0 < rate < np.inf):
+                raise ValueError(
+                    f"hyperpriors[{name!r}] is {pair}; it must be a positive (shape, rate)."
+                )
+            priors[name] = (shape, rate)
+        for name, (_, rate) in priors.items():
+            if not rate > 0:
+                raise ValueError(
+                    f"X is constant, so the default hyperprior of {name} has no scale. Give "
+                    f"hyperpriors={{{name!r}: (shape, rate)}} or check the data."
+                )
+        return priors
+
+    def _callbacks(self) -> list[Any]:
+        given = self.callbacks
+        callbacks = [] if given is None else [given] if callable(given) else list(given)
+        for callback in callbacks:
+            if not callable(callback):
+                raise ValueError(f"callbacks holds {callback!r}, which cannot be called.")
+        return [_print_progress, *callbacks] if self.verbose else callbacks
+
+    def _start(self, observations: Observations) -> Any:
+        from ibp.methods.meibp import RandomStart
+
+        n_samples = observations.n_samples
+        if isinstance(self.init, str):
+            limit = self.n_components
+            if limit is None:
+                limit = min(DEFAULT_COMPONENTS, n_samples)
+            return RandomStart(int(limit))
+        if isinstance(self.init, dict):
+            start = self._start_from_dict(self.init, observations)
+        else:
+            check_is_fitted(self.init, msg="The model given as init is not fitted yet.")
+            if not hasattr(self.init, "assignments_"):
+                raise ValueError(
+                    "The model given as init has no assignments_: it was saved without them."
+                )
+            start = self._start_from_dict(
+                {
+                    "Z": self.init.assignments_,
+                    "mu": self.init.factor_location_,
+                    "sigma": self.init.factor_scale_,
+                },
+                observations,
+            )
+        if self.n_components is not None and start.assignments.shape[1] > self.n_components:
+            raise ValueError(
+                f"init has {start.assignments.shape[1]} features, more than "
+                f"n_components={self.n_components} allows."
+            )
+        return start
+
+    def _start_from_dict(self, init: dict[str, Any], observations: Observations) -> Any:
+        from ibp.methods.meibp import GivenStart
+
+        missing = {"Z", "mu", "sigma"} - set(init)
+        if missing or len(init) > 3:
+            raise ValueError(
+                "init must have the keys 'Z', 'mu' and 'sigma'; it has "
+                f"{', '.join(repr(k) for k in init)}."
+            )
+        assignments = np.asarray(init["Z"])
+        if assignments.ndim != 2 or assignments.shape[0] != observations.n_samples:
+            raise ValueError(
+                f"init['Z'] has shape {assignments.shape}; X has {observations.n_samples} rows, "
+                f"so it must be ({observations.n_samples}, K)."
+            )
+        if not np.isin(assignments, (0, 1)).all():
+            raise ValueError("init['Z'] must hold zeros and ones only.")
+        shape = (assignments.shape[1], observations.n_features)
+        location, scale = (np.asarray(init[key], dtype=np.float64) for key in ("mu", "sigma"))
+        for key, array in (("mu", location), ("sigma", scale)):
+            if array.shape != shape:
+                raise ValueError(f"init[{key!r}] has shape {array.shape}; it must be {shape}.")
+            if not np.isfinite(array).all():
+                raise ValueError(f"init[{key!r}] must be finite.")
+        if not (scale > 0).all():
+            raise ValueError("init['sigma'] must be positive.")
+        return GivenStart(assignments.astype(np.uint8), location, scale)
+
+
+def _print_progress(progress: Any) -> None:
+    print(
+        f"sweep {progress.iteration:4d}  evidence {progress.evidence:16.2f}  "
+        f"features {progress.n_components:3d}  changed {progress.n_changed:8d}  "
+        f"{progress.seconds:8.2f} s",
+        flush=True,
+    )
