@@ -1,8 +1,8 @@
 """Maximisation-expectation for the IBP (Reed and Ghahramani 2013).
 
 Z is a point, q(A) a truncated Gaussian per entry. A sweep optimises every row of Z against the
-evidence lower bound, refreshing q(A) as rows change; then each feature's removal is tried and the
-hyperparameters, if they are learned, are updated. No step lowers the bound, except the cold row
+evidence lower bound, refreshing q(A) as rows change; then the hyperparameters, if they are learned,
+are updated, and each feature's removal is tried. No step lowers the bound, except the cold row
 search of the paper's authors, which is there to reproduce their numbers.
 """
 
@@ -162,11 +162,14 @@ class MEIBPMethod:
         return state
 
     def step(self, state: MEIBPState, should_stop: Callable[[], bool]) -> StepReport:
-        """One sweep over the rows, then removals and hyperparameters."""
+        """One sweep over the rows, then hyperparameters and removals.
+
+        In that order: while the noise level is still too high, most features look superfluous.
+        """
         n_changed = self.update_rows(state, should_stop)
+        self.settle(state, at_rest=n_changed == 0)
         if self.row_start == "current":
             n_changed += self.remove_features(state)
-        self.settle(state, at_rest=n_changed == 0)
         return self.report(state, n_changed)
 
     def report(self, state: MEIBPState, n_changed: int) -> StepReport:

@@ -1,0 +1,77 @@
+"""Random data and states for the tests."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ibp.model import Factors, GammaPosterior, Hyperparameters, Observations, Statistics
+
+
+def random_data(rng, n_samples, n_features, n_components=3, missing="none"):
+    """Data from the model with a kind of missing pattern: none, block, scattered, heavy."""
+    A = np.abs(rng.normal(size=(n_components, n_features))) * rng.choice([0.5, 1.0, 3.0])
+    Z = rng.random((n_samples, n_components)) < 0.4
+    X = Z @ A + rng.normal(size=(n_samples, n_features)) * rng.choice([0.1, 1.0])
+    if missing == "block":
+        X[n_samples // 2 :, : max(1, n_features // 3)] = np.nan
+    elif missing == "scattered":
+        X[rng.random(X.shape) < 0.2] = np.nan
+    elif missing == "heavy":
+        X[rng.random(X.shape) < 0.6] = np.nan
+        X[rng.integers(n_samples)] = np.nan
+    return X
+
+
+def random_assignments(rng, n_samples, n_components):
+    """Z with no empty column, with singletons and equal columns among them."""
+    Z = (rng.random((n_samples, n_components)) < rng.choice([0.1, 0.4, 0.8])).astype(np.uint8)
+    if n_components > 1 and rng.random() < 0.5:
+        Z[:, 1] = Z[:, 0]
+    if rng.random() < 0.5:
+        Z[:, -1] = 0
+    for k in np.flatnonzero(~Z.any(axis=0)):
+        Z[rng.integers(n_samples), k] = 1
+    return Z
+
+
+def random_hyperparameters(rng, learned, n_components=3, n_features=5, n_observed=50):
+    known = Hyperparameters.known(
+        noise_std=float(rng.uniform(0.2, 2)),
+        factor_std=float(rng.uniform(0.3, 2)),
+        alpha=float(rng.uniform(0.5, 4)),
+    )
+    if not learned:
+        return known
+    start = GammaPosterior.starting_at
+    return Hyperparameters(
+        start(known.noise_precision.mean, (1.0, 1e-2), n_observed / 2),
+        start(known.factor_precision.mean, (1.0, 1e-2), n_components * n_features / 2),
+        start(known.alpha.mean, (1.0, 1.0), n_components),
+    )
+
+
+def random_factors(rng, n_components, n_features):
+    return Factors.from_parameters(
+        rng.normal(size=(n_components, n_features)) * 2,
+        rng.uniform(0.05, 1.5, size=(n_components, n_features)),
+    )
+
+
+def random_state_parts(seed, missing="scattered", learned=False, n=8, d=5, k=3):
+    """Observations, assignments, statistics, factors and hyperparameters of a random state."""
+    rng = np.random.default_rng(seed)
+    observations = Observations.from_array(random_data(rng, n, d, missing=missing))
+    Z = random_assignments(rng, n, k)
+    return (
+        observations,
+        Z,
+        Statistics.from_codes(observations, Z),
+        random_factors(rng, k, d),
+        random_hyperparameters(rng, learned, k, d, observations.n_observed),
+    )
+
+
+seeds = st.integers(0, 2**32 - 1)
+missing_kinds = st.sampled_from(["none", "block", "scattered", "heavy"])
+priors = st.sampled_from(["shifted", "lof"])

@@ -1,0 +1,699 @@
+from __future__ import annotations
+
+import copy
+import json
+import os
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+import ibp
+from ibp import MEIBP
+from ibp.persistence import ModelFileError
+
+ARRAYS = ("components_", "components_std_", "factor_location_", "factor_scale_", "feature_counts_")
+SCALARS = (
+    "n_components_",
+    "n_features_in_",
+    "n_samples_fit_",
+    "alpha_",
+    "noise_std_",
+    "factor_std_",
+    "evidence_",
+    "n_iter_",
+    "converged_",
+)
+HEADER_KEYS = (
+    "format",
+    "version",
+    "class",
+    "parameters",
+    "scalars",
+    "evidence_parts",
+    "history",
+    "feature_names",
+)
+
+
+def make_data(n_samples=45, seed=0):
+    rng = np.random.default_rng(seed)
+    assignments = rng.random((n_samples, 3)) < 0.4
+    factors = rng.uniform(0.5, 2.0, size=(3, 5))
+    data = np.clip(assignments @ factors + rng.normal(0, 0.2, size=(n_samples, 5)), 0, None)
+    data[rng.random(data.shape) < 0.1] = np.nan
+    return data
+
+
+@pytest.fixture(scope="module")
+def model():
+    return MEIBP(4, noise_std=0.3, learn_hyperparameters=True, random_state=0).fit(make_data())
+
+
+@pytest.fixture(scope="module")
+def saved(model, tmp_path_factory):
+    """The bytes of a saved model."""
+    path = tmp_path_factory.mktemp("models") / "model.ibp"
+    model.save(path)
+    return path.read_bytes()
+
+
+def difference(one, other):
+    """Name of the first attribute in which two models differ, bit for bit; None if none does."""
+    if type(one) is not type(other) or vars(one).keys() != vars(other).keys():
+        return "attributes"
+    for name, value in vars(one).items():
+        theirs = vars(other)[name]
+        if type(value) is not type(theirs):
+            return name
+        pairs = [(value, theirs)]
+        if isinstance(value, dict):
+            if list(value) != list(theirs):
+                return name
+            pairs = [(value[key], theirs[key]) for key in value]
+        for a, b in pairs:
+            a, b = np.asarray(a), np.asarray(b)
+            if a.dtype != b.dtype or a.shape != b.shape or not np.array_equal(a, b):
+                return name
+    return None
+
+
+def load_bytes(content, directory):
+    path = directory / "candidate.ibp"
+    path.write_bytes(content)
+    return ibp.load(path)
+
+
+def rewrite(saved, directory, *, change_header=None, change_arrays=None, raw_header=None):
+    """A well-formed archive with other content."""
+    source, target = directory / "source.ibp", directory / "tampered.ibp"
+    source.write_bytes(saved)
+    with np.load(source, allow_pickle=False) as archive:
+        arrays = dict(archive)
+    header = json.loads(arrays["header"].tobytes())
+    if change_header is not None:
+        change_header(header)
+    if change_arrays is not None:
+        change_arrays(arrays)
+    if "header" in arrays:
+        encoded = json.dumps(header).encode() if raw_header is None else raw_header
+        arrays["header"] = np.frombuffer(encoded, dtype=np.uint8)
+    with target.open("wb") as file:
+        np.savez(file, **arrays)
+    return target
+
+
+# Round trips
+
+
+@pytest.mark.parametrize("as_string", [True, False])
+def test_round_trip_is_bit_identical(model, tmp_path, as_string):
+    path = tmp_path / "model.with.dots and spaces é"
+    model.save(str(path) if as_string else path)
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    loaded = ibp.load(str(path) if as_string else path)
+    assert difference(model, loaded) is None
+    assert loaded.assignments_.dtype == np.uint8
+    assert loaded.get_params() == model.get_params()
+    new = make_data(20, seed=5)
+    np.testing.assert_array_equal(loaded.transform(new), model.transform(new))
+    np.testing.assert_array_equal(loaded.confidence(new), model.confidence(new))
+    np.testing.assert_array_equal(loaded.impute(new), model.impute(new))
+    assert loaded.score(new) == model.score(new)
+    for ours, theirs in zip(
+        loaded.sample(3, random_state=1), model.sample(3, random_state=1), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_saving_again_gives_the_same_model(model, tmp_path):
+    model.save(tmp_path / "a")
+    ibp.load(tmp_path / "a").save(tmp_path / "b")
+    assert difference(model, ibp.load(tmp_path / "b")) is None
+
+
+@pytest.mark.parametrize("n_components", [1, 7, 8, 9, 17])
+def test_packed_assignments_of_every_width(tmp_path, n_components):
+    rng = np.random.default_rng(n_components)
+    data = rng.random((30, 4)) * 5
+    assignments = (rng.random((30, n_components)) < 0.5).astype(np.uint8)
+    assignments[0] = 1
+    init = {
+        "Z": assignments,
+        "mu": rng.random((n_components, 4)),
+        "sigma": np.full((n_components, 4), 0.1),
+    }
+    fitted = MEIBP(init=init, max_iter=0, tol=0).fit(data)
+    assert fitted.n_components_ == n_components
+    fitted.save(tmp_path / "model")
+    loaded = ibp.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.assignments_, assignments)
+
+
+def test_feature_names(tmp_path):
+    names = ["plain", "Größe in µm", "名前", "a\nb", "😀"]
+    frame = pd.DataFrame(make_data(), columns=names)
+    fitted = MEIBP(3, random_state=0).fit(frame)
+    fitted.save(tmp_path / "model")
+    loaded = ibp.load(tmp_path / "model")
+    assert loaded.feature_names_in_.dtype == object
+    assert loaded.feature_names_in_.tolist() == names
+    np.testing.assert_array_equal(loaded.transform(frame), fitted.transform(frame))
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.transform(frame.rename(columns={"plain": "other"}))
+
+
+def test_model_without_feature_names_has_none(model, tmp_path):
+    model.save(tmp_path / "model")
+    assert not hasattr(ibp.load(tmp_path / "model"), "feature_names_in_")
+
+
+def test_assignments_can_be_left_out(tmp_path):
+    data = make_data()
+    fitted = MEIBP(4, noise_std=0.3, random_state=0).fit(data)
+    fitted.save(tmp_path / "with")
+    fitted.save(tmp_path / "without", assignments=False)
+    loaded = ibp.load(tmp_path / "without")
+    assert not hasattr(loaded, "assignments_")
+    np.testing.assert_array_equal(loaded.transform(data), fitted.transform(data))
+    assert loaded.n_samples_fit_ == 45
+    with pytest.raises(ValueError, match="assignments_"):
+        MEIBP(init=loaded).fit(data)
+    loaded.save(tmp_path / "again")
+    assert not hasattr(ibp.load(tmp_path / "again"), "assignments_")
+    loaded.fit(data)
+    np.testing.assert_array_equal(loaded.assignments_, fitted.assignments_)
+
+
+def test_loaded_model_as_init(tmp_path):
+    data = make_data()
+    MEIBP(4, noise_std=0.3, random_state=0).fit(data).save(tmp_path / "model")
+    loaded = ibp.load(tmp_path / "model")
+    continued = MEIBP(noise_std=0.3, init=loaded).fit(data)
+    assert continued.evidence_ >= loaded.evidence_ - 1e-9 * abs(loaded.evidence_)
+
+
+@pytest.mark.parametrize("assignments", [True, False])
+def test_model_without_features(tmp_path, assignments):
+    data = make_data()
+    with pytest.warns(UserWarning, match="No feature survived"):
+        fitted = MEIBP(4, noise_std=100.0, random_state=0).fit(data)
+    assert fitted.n_components_ == 0
+    fitted.save(tmp_path / "model", assignments=assignments)
+    loaded = ibp.load(tmp_path / "model")
+    if assignments:
+        assert difference(fitted, loaded) is None
+        assert loaded.assignments_.shape == (45, 0)
+    assert loaded.transform(data).shape == (45, 0)
+    assert loaded.score(data) == fitted.score(data)
+    np.testing.assert_array_equal(loaded.impute(data), np.nan_to_num(data))
+
+
+def test_model_without_sweeps(tmp_path):
+    fitted = MEIBP(4, time_limit=0, random_state=0).fit(make_data())
+    fitted.save(tmp_path / "model")
+    loaded = ibp.load(tmp_path / "model")
+    assert difference(fitted, loaded) is None
+    assert {name: values.dtype for name, values in loaded.history_.items()} == {
+        name: values.dtype for name, values in fitted.history_.items()
+    }
+
+
+def test_plain_parameters_are_kept(tmp_path):
+    settings = {
+        "n_components": np.int64(4),
+        "alpha": np.float32(2.5),
+        "noise_std": np.float64(0.3),
+        "learn_hyperparameters": np.bool_(True),
+        "hyperpriors": {"alpha": (2.0, 3.0)},
+        "prior": "lof",
+        "optimizer": "exact",
+        "node_budget": 123,
+        "block_size": np.int32(7),
+        "max_iter": 30,
+        "random_state": np.int64(9),
+        "n_jobs": 1,
+        "time_limit": None,
+    }
+    fitted = MEIBP(**settings).fit(make_data())
+    fitted.save(tmp_path / "model")
+    loaded = ibp.load(tmp_path / "model")
+    for name, value in settings.items():
+        ours = getattr(loaded, name)
+        if name == "hyperpriors":
+            assert {key: tuple(pair) for key, pair in ours.items()} == value
+        else:
+            assert ours == value
+            assert not isinstance(ours, np.generic)
+    refitted = clone(loaded).fit(make_data())
+    np.testing.assert_array_equal(refitted.components_, fitted.components_)
+
+
+def test_other_parameters_fall_back_to_their_defaults(tmp_path):
+    data = make_data()
+    rng = np.random.default_rng(0)
+    start = {"Z": rng.random((45, 2)) < 0.5, "mu": np.ones((2, 5)), "sigma": np.ones((2, 5))}
+    fitted = MEIBP(
+        init=start,
+        callbacks=[lambda progress: None],
+        random_state=np.random.default_rng(3),
+        noise_std=0.3,
+    ).fit(data)
+    fitted.save(tmp_path / "model")
+    loaded = ibp.load(tmp_path / "model")
+    assert loaded.init == "random"
+    assert loaded.callbacks is None
+    assert loaded.random_state is None
+    assert loaded.noise_std == 0.3
+    np.testing.assert_array_equal(loaded.transform(data), fitted.transform(data))
+
+
+@pytest.mark.parametrize("name", ["init", "random_state"])
+def test_objects_as_parameters_do_not_stop_saving(tmp_path, model, name):
+    data = make_data()
+    value = {"init": model, "random_state": np.random.RandomState(0)}[name]
+    fitted = MEIBP(4, **{name: value}).fit(data)
+    fitted.save(tmp_path / "model")
+    assert getattr(ibp.load(tmp_path / "model"), name) == getattr(MEIBP(), name)
+
+
+def test_unfitted_model_cannot_be_saved(tmp_path):
+    with pytest.raises(ValueError, match="not fitted"):
+        MEIBP().save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+# The file itself
+
+
+def test_file_is_a_plain_archive(model, saved, tmp_path):
+    path = tmp_path / "model"
+    path.write_bytes(saved)
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        assert all(name.endswith(".npy") for name in archive.namelist())
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = dict(archive)
+    assert not any(array.dtype.hasobject for array in arrays.values())
+    packed = arrays["assignments_packed"]
+    assert packed.dtype == np.uint8
+    assert packed.shape == (45, 1)
+    header = json.loads(arrays["header"].tobytes().decode("utf-8"))
+    assert header["format"] == "ibp-model"
+    assert header["version"] == 1
+    assert header["class"] == "MEIBP"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX permissions")
+@pytest.mark.parametrize("umask, mode", [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_permissions_follow_the_umask(model, tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        model.save(tmp_path / "model")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "model").stat().st_mode & 0o777 == mode
+
+
+def test_existing_file_is_replaced(model, tmp_path):
+    path = tmp_path / "model"
+    path.write_text("old " * 10_000)
+    model.save(path)
+    assert difference(model, ibp.load(path)) is None
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt(), MemoryError()])
+@pytest.mark.parametrize("exists", [True, False])
+def test_failure_while_writing_leaves_everything_as_it_was(
+    model, tmp_path, monkeypatch, error, exists
+):
+    path = tmp_path / "model"
+    if exists:
+        path.write_bytes(b"the old file")
+
+    def fail_midway(file, *args, **arrays):
+        file.write(b"half of the new")
+        raise error
+
+    monkeypatch.setattr(np, "savez", fail_midway)
+    with pytest.raises(type(error)):
+        model.save(path)
+    if exists:
+        assert path.read_bytes() == b"the old file"
+    assert [p.name for p in tmp_path.iterdir()] == (["model"] if exists else [])
+
+
+def test_failure_while_replacing_leaves_everything_as_it_was(model, tmp_path, monkeypatch):
+    path = tmp_path / "model"
+    path.write_bytes(b"the old file")
+
+    def refuse(self, target):
+        raise PermissionError("replace refused")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(PermissionError, match="refused"):
+        model.save(path)
+    assert path.read_bytes() == b"the old file"
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_saving_into_a_missing_directory(model, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        model.save(tmp_path / "nowhere" / "model")
+
+
+# Damage
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        ibp.load(tmp_path / "nothing here")
+
+
+def test_directory(tmp_path):
+    with pytest.raises((IsADirectoryError, PermissionError)):
+        ibp.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"P",
+        b"PK",
+        b"PK\x03\x04",
+        b"PK\x05\x06" + b"\0" * 18,
+        b"\0" * 1000,
+        b"plain text, not a model\n" * 50,
+        b"\x93NUMPY",
+        b"\x80\x05}\x94.",
+    ],
+)
+def test_something_else_altogether(tmp_path, content):
+    with pytest.raises(ModelFileError, match="candidate.ibp is not an ibp model file"):
+        load_bytes(content, tmp_path)
+
+
+def test_numpy_files_that_are_not_models(tmp_path):
+    np.save(tmp_path / "array.npy", np.arange(5.0))
+    with pytest.raises(ModelFileError, match="not an ibp model file"):
+        ibp.load(tmp_path / "array.npy")
+    np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(ModelFileError, match="not an ibp model file"):
+        ibp.load(tmp_path / "objects.npy")
+    np.savez(tmp_path / "arrays.npz", components_=np.ones((2, 3)))
+    with pytest.raises(ModelFileError, match="not an ibp model file"):
+        ibp.load(tmp_path / "arrays.npz")
+    np.savez(tmp_path / "header.npz", header=np.arange(5.0))
+    with pytest.raises(ModelFileError, match="not an ibp model file"):
+        ibp.load(tmp_path / "header.npz")
+
+
+def test_zip_that_is_not_a_model(tmp_path):
+    with zipfile.ZipFile(tmp_path / "texts.zip", "w") as archive:
+        archive.writestr("header", "a text")
+    with pytest.raises(ModelFileError, match="not an ibp model file"):
+        ibp.load(tmp_path / "texts.zip")
+
+
+def test_truncated_files(saved, tmp_path):
+    lengths = sorted({*range(0, len(saved), 37), *range(len(saved) - 80, len(saved))})
+    for length in lengths:
+        with pytest.raises(ModelFileError, match="damaged|not an ibp model file"):
+            load_bytes(saved[:length], tmp_path)
+
+
+def test_error_names_the_file_and_a_remedy(saved, tmp_path):
+    with pytest.raises(ModelFileError, match=r"candidate\.ibp.*damaged.*again") as caught:
+        load_bytes(saved[: len(saved) // 2], tmp_path)
+    assert isinstance(caught.value, ValueError)
+
+
+def outcome_of_damage(model, content, directory):
+    """None if the damage did no harm or was noticed, else what happened."""
+    try:
+        loaded = load_bytes(content, directory)
+    except ModelFileError:
+        return None
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    changed = difference(model, loaded)
+    return None if changed is None else f"{changed} silently changed"
+
+
+def harm_from_flips(model, saved, directory, positions_and_bits):
+    harm = {}
+    for position, bit in positions_and_bits:
+        damaged = bytearray(saved)
+        damaged[position] ^= 1 << bit
+        outcome = outcome_of_damage(model, bytes(damaged), directory)
+        if outcome is not None:
+            harm.setdefault(outcome, (position, bit))
+    return harm
+
+
+def test_flipped_bits_here_and_there(model, saved, tmp_path):
+    flips = [(position, position * 5 % 8) for position in range(0, len(saved), 4)]
+    assert harm_from_flips(model, saved, tmp_path, flips) == {}
+
+
+def test_flipped_bits_in_the_directory_of_the_archive(model, saved, tmp_path):
+    # Where flags and compression methods are, which zipfile refuses in its own ways.
+    start = saved.index(b"PK\x01\x02")
+    flips = [(position, bit) for position in range(start, start + 60) for bit in range(8)]
+    assert harm_from_flips(model, saved, tmp_path, flips) == {}
+
+
+@pytest.mark.parametrize("member", ["history_evidence", "history_n_changed", "components_"])
+def test_flipped_bits_in_the_description_of_an_array(model, saved, tmp_path, member):
+    # A shape made smaller leaves bytes unread, and with them the checksum unchecked.
+    start = saved.index(f"{member}.npy".encode())
+    start = saved.index(b"\x93NUMPY", start)
+    length = int.from_bytes(saved[start + 8 : start + 10], "little")
+    text = saved[start + 10 : start + 10 + length].rstrip()
+    positions = range(start, start + 10 + len(text))
+    flips = [(position, bit) for position in positions for bit in range(8)]
+    assert harm_from_flips(model, saved, tmp_path, flips) == {}
+
+
+def test_flipped_bits_in_the_description_of_a_long_array(model, tmp_path):
+    # Small members are read, and checked, in one go; long ones are not.
+    long = copy.deepcopy(model)
+    long.n_iter_ = 600
+    long.history_ = {
+        name: np.arange(600).astype(values.dtype) for name, values in model.history_.items()
+    }
+    long.save(tmp_path / "model")
+    saved = (tmp_path / "model").read_bytes()
+    assert difference(long, ibp.load(tmp_path / "model")) is None
+    positions = [
+        position
+        for position in range(len(saved) - 6)
+        if saved[position : position + 6] == b"(600,)"
+    ]
+    assert len(positions) == len(long.history_)
+    flips = [(start + i, bit) for start in positions for i in range(6) for bit in range(8)]
+    assert harm_from_flips(long, saved, tmp_path, flips) == {}
+
+
+def test_flipped_bits_in_the_data_are_noticed(saved, tmp_path):
+    path = tmp_path / "model"
+    path.write_bytes(saved)
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+    for member in members:
+        # A local file header has 30 bytes, then the name and extra fields.
+        start = member.header_offset
+        name_length = int.from_bytes(saved[start + 26 : start + 28], "little")
+        extra_length = int.from_bytes(saved[start + 28 : start + 30], "little")
+        end = start + 30 + name_length + extra_length + member.compress_size
+        for position in (end - 1, end - 5, (end - 8) - (end - 8 - start) // 4):
+            if position < end - member.compress_size + 128:
+                continue  # still the array's description
+            damaged = bytearray(saved)
+            damaged[position] ^= 0x10
+            with pytest.raises(ModelFileError, match="damaged"):
+                load_bytes(bytes(damaged), tmp_path)
+
+
+@pytest.mark.long
+def test_every_flipped_bit(model, saved, tmp_path):
+    flips = [(position, bit) for position in range(len(saved)) for bit in range(8)]
+    assert harm_from_flips(model, saved, tmp_path, flips) == {}
+
+
+def test_overwritten_stretches(model, saved, tmp_path):
+    rng = np.random.default_rng(0)
+    harm = set()
+    for _ in range(300):
+        damaged = bytearray(saved)
+        start = int(rng.integers(len(saved)))
+        stretch = rng.bytes(int(rng.integers(1, 64)))[: len(saved) - start]
+        damaged[start : start + len(stretch)] = stretch
+        harm.add(outcome_of_damage(model, bytes(damaged), tmp_path))
+    assert harm - {None} == set()
+
+
+# Files of other versions, and tampered ones
+
+
+@pytest.mark.parametrize("version", [2, 99])
+def test_newer_version(saved, tmp_path, version):
+    path = rewrite(saved, tmp_path, change_header=lambda h: h.update(version=version))
+    with pytest.raises(ModelFileError, match=rf"newer version.*{version}.*Upgrade"):
+        ibp.load(path)
+
+
+def test_newer_version_may_have_another_layout(saved, tmp_path):
+    def change(header):
+        header["version"] = 2
+        del header["scalars"], header["history"]
+
+    with pytest.raises(ModelFileError, match=r"newer version"):
+        ibp.load(rewrite(saved, tmp_path, change_header=change))
+
+
+@pytest.mark.parametrize("name", ["VIBP", "os.system", "BaseEstimator", "", None])
+def test_unknown_class(saved, tmp_path, name):
+    path = rewrite(saved, tmp_path, change_header=lambda h: h.update({"class": name}))
+    with pytest.raises(ModelFileError, match="does not know"):
+        ibp.load(path)
+
+
+def test_unknown_parameters_are_ignored(model, saved, tmp_path):
+    path = rewrite(
+        saved, tmp_path, change_header=lambda h: h["parameters"].update(from_the_future=1)
+    )
+    assert difference(model, ibp.load(path)) is None
+
+
+@pytest.mark.parametrize("key", HEADER_KEYS)
+def test_missing_header_entry(saved, tmp_path, key):
+    with pytest.raises(ModelFileError):
+        ibp.load(rewrite(saved, tmp_path, change_header=lambda h: h.pop(key)))
+
+
+@pytest.mark.parametrize("key", SCALARS)
+def test_missing_scalar(saved, tmp_path, key):
+    with pytest.raises(ModelFileError):
+        ibp.load(rewrite(saved, tmp_path, change_header=lambda h: h["scalars"].pop(key)))
+
+
+@pytest.mark.parametrize("key", [*ARRAYS, "history_evidence", "header"])
+def test_missing_array(saved, tmp_path, key):
+    with pytest.raises(ModelFileError):
+        ibp.load(rewrite(saved, tmp_path, change_arrays=lambda a: a.pop(key)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": "other"},
+        {"format": None},
+        {"version": "1"},
+        {"version": None},
+        {"version": [1]},
+        {"class": ["MEIBP"]},
+        {"class": {"a": 1}},
+        {"parameters": []},
+        {"parameters": None},
+        {"parameters": "alpha"},
+        {"scalars": []},
+        {"scalars": None},
+        {"evidence_parts": None},
+        {"evidence_parts": [1, 2]},
+        {"evidence_parts": {"likelihood": "high"}},
+        {"history": None},
+        {"history": "evidence"},
+        {"history": [1]},
+        {"feature_names": 5},
+        {"feature_names": "abcde"},
+        {"feature_names": ["too", "few"]},
+        {"feature_names": [1, 2, 3, 4, 5]},
+    ],
+    ids=repr,
+)
+def test_wrong_header_entry(saved, tmp_path, change):
+    with pytest.raises(ModelFileError):
+        ibp.load(rewrite(saved, tmp_path, change_header=lambda h: h.update(change)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n_components_": 99},
+        {"n_components_": -1},
+        {"n_components_": "3"},
+        {"n_components_": None},
+        {"n_features_in_": 4},
+        {"n_features_in_": 5.5},
+        {"n_samples_fit_": 44},
+        {"n_samples_fit_": "many"},
+        {"alpha_": "three"},
+        {"noise_std_": None},
+        {"noise_std_": "small"},
+        {"noise_std_": [0.5]},
+        {"factor_std_": {}},
+        {"evidence_": "high"},
+        {"n_iter_": "few"},
+        {"converged_": "maybe"},
+    ],
+    ids=repr,
+)
+def test_wrong_scalar(saved, tmp_path, change):
+    with pytest.raises(ModelFileError):
+        ibp.load(rewrite(saved, tmp_path, change_header=lambda h: h["scalars"].update(change)))
+
+
+@pytest.mark.parametrize("name", [*ARRAYS, "assignments_packed"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: a[:-1],
+        lambda a: a[..., None],
+        lambda a: a.ravel()[:0],
+        lambda a: a.astype("U3"),
+        lambda a: a.astype(complex),
+    ],
+    ids=["shorter", "deeper", "empty", "text", "complex"],
+)
+def test_wrong_array(saved, tmp_path, name, change):
+    def change_arrays(arrays):
+        arrays[name] = change(arrays[name])
+
+    with pytest.raises(ModelFileError):
+        ibp.load(rewrite(saved, tmp_path, change_arrays=change_arrays))
+
+
+def test_history_of_unequal_lengths(saved, tmp_path):
+    def change_arrays(arrays):
+        arrays["history_seconds"] = arrays["history_seconds"][:-1]
+
+    with pytest.raises(ModelFileError):
+        ibp.load(rewrite(saved, tmp_path, change_arrays=change_arrays))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"{", b"\xff\xfe\x00", b"[1, 2]", b'"text"', b"null", b"[" * 100_000],
+    ids=["empty", "cut", "not text", "list", "string", "null", "nested"],
+)
+def test_header_that_is_not_ours(saved, tmp_path, raw):
+    with pytest.raises(ModelFileError):
+        ibp.load(rewrite(saved, tmp_path, raw_header=raw))
+
+
+def test_pickled_members_are_refused(saved, tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return (pytest.fail, ("a pickle was executed",))
+
+    def change_arrays(arrays):
+        arrays["components_"] = np.array([[Trap()]], dtype=object)
+
+    with pytest.raises(ModelFileError):
+        ibp.load(rewrite(saved, tmp_path, change_arrays=change_arrays))
