@@ -57,12 +57,12 @@ def draw(model: MEIBP, X: np.ndarray, Z: np.ndarray, path: Path) -> None:
         axis.axis("off")
     brightest = np.quantile(model.components_, 0.995)
     for axis, k in zip(axes.flat, order, strict=False):
-        axis.imshow(
-            model.components_[k].reshape(IMAGE_SHAPE), cmap="magma", vmin=0, vmax=brightest
-        )
+        axis.imshow(model.components_[k].reshape(IMAGE_SHAPE), cmap="magma", vmin=0, vmax=brightest)
         axis.set_title(f"{model.feature_counts_[k] / X.shape[0]:.0%}", fontsize=8, pad=2)
 
-    bottom.suptitle("Digits, their reconstructions, and the number of features in each", fontsize=11)
+    bottom.suptitle(
+        "Digits, their reconstructions, and the number of features in each", fontsize=11
+    )
     shown = [int(np.flatnonzero(load_digits().target == digit)[3]) for digit in range(N_EXAMPLES)]
     axes = bottom.subplots(2, N_EXAMPLES)
     for column, n in enumerate(shown):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ FloatingArray = npt.NDArray[np.floating]
 # Squares of larger numbers leave the range of double precision when they are added up.
 LARGEST = 1e150
 VARIANCE_RATIO = 1e4
+BLOCK_ROWS = 2048
 
 
 def check_matrix(estimator: Any, X: Any, *, reset: bool) -> FloatingArray:
@@ -37,26 +39,74 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> FloatingArray:
                 raise ValueError(place) from error
         raise
     matrix = np.ascontiguousarray(matrix)
-    infinite = np.isinf(matrix)
-    if infinite.any():
-        where = _place(infinite, X)
+    largest = max(np.fmax.reduce(matrix, axis=None), -np.fmin.reduce(matrix, axis=None))
+    if np.isinf(largest):
         raise ValueError(
-            f"X has an infinity in {where}. Replace it by NaN if the value is missing, "
-            "or remove the row."
+            f"X has an infinity in {_place(np.isinf(matrix), X)}. Replace it by NaN if the value "
+            "is missing, or remove the row."
         )
-    too_large = np.abs(matrix) > LARGEST
-    if too_large.any():
-        where = _place(too_large, X)
+    if largest > LARGEST:
         raise ValueError(
-            f"X has a value beyond {LARGEST:g} in {where}, too large to be squared and summed. "
-            "Divide X by a constant."
+            f"X has a value beyond {LARGEST:g} in {_place(np.abs(matrix) > LARGEST, X)}, too large "
+            "to be squared and summed. Divide X by a constant."
         )
     return matrix
 
 
-def check_columns_observed(matrix: FloatingArray, X: Any) -> None:
-    """Refuse columns with no observed value: nothing can be learned about them."""
-    empty = np.flatnonzero(np.isnan(matrix).all(axis=0))
+@dataclass(frozen=True)
+class Summary:
+    """What one pass over the observed entries tells.
+
+    Attributes
+    ----------
+    counts, variances : ndarray of shape (D,)
+        Observed entries of each column, and their variance.
+    std : float
+        Standard deviation over all observed entries; 0 if they are all the same.
+    lowest : float
+        Smallest observed entry.
+    """
+
+    counts: npt.NDArray[np.int64]
+    variances: npt.NDArray[np.float64]
+    std: float
+    lowest: float
+
+
+def summarize(matrix: FloatingArray) -> Summary:
+    """Count, mean and variance by blocks of rows, so that X is never copied whole."""
+    n_features = matrix.shape[1]
+    counts = np.zeros(n_features, dtype=np.int64)
+    means, squares = np.zeros(n_features), np.zeros(n_features)  # squares: about the mean
+    for start in range(0, matrix.shape[0], BLOCK_ROWS):
+        block = matrix[start : start + BLOCK_ROWS].astype(np.float64)
+        seen = ~np.isnan(block)
+        n_block = seen.sum(axis=0)
+        block[~seen] = 0.0
+        mean = block.sum(axis=0) / np.maximum(n_block, 1)
+        deviation = np.where(seen, block - mean, 0.0)
+        # Chan's rule for joining two sets of moments.
+        total = np.maximum(counts + n_block, 1)
+        delta = mean - means
+        squares += (deviation**2).sum(axis=0) + delta**2 * counts * n_block / total
+        means += delta * n_block / total
+        counts += n_block
+    n_observed = max(int(counts.sum()), 1)
+    grand_mean = float(counts @ means) / n_observed
+    variance = float(squares.sum() + counts @ (means - grand_mean) ** 2) / n_observed
+    lowest, highest = np.fmin.reduce(matrix, axis=None), np.fmax.reduce(matrix, axis=None)
+    return Summary(
+        counts,
+        squares / np.maximum(counts, 1),
+        # Equal numbers can have a mean that is not quite theirs.
+        0.0 if lowest == highest else float(np.sqrt(variance)),
+        float(lowest),
+    )
+
+
+def check_columns_observed(summary: Summary, X: Any) -> None:
+    """Refuse columns with no observed value."""
+    empty = np.flatnonzero(summary.counts == 0)
     if empty.size:
         named = ", ".join(_column_name(int(j), X) for j in empty[:5])
         more = f" and {empty.size - 5} more" if empty.size > 5 else ""
@@ -66,17 +116,11 @@ def check_columns_observed(matrix: FloatingArray, X: Any) -> None:
         )
 
 
-def observed_scale(matrix: FloatingArray) -> float:
-    """Standard deviation over all observed entries."""
-    return float(np.sqrt(np.nanvar(matrix, dtype=np.float64)))
-
-
-def warn_about_data(matrix: FloatingArray, X: Any) -> None:
+def warn_about_data(summary: Summary, matrix: FloatingArray, X: Any) -> None:
     """Warn of negative entries and of columns on very different scales."""
-    with np.errstate(invalid="ignore"):
-        negative = matrix < 0
-    if negative.any():
-        where = _place(negative, X)
+    if summary.lowest < 0:
+        with np.errstate(invalid="ignore"):
+            where = _place(matrix < 0, X)
         warnings.warn(
             f"X has negative entries, the first in {where}, and sums of nonnegative factors are "
             "never negative. The usual remedy is to shift the data, X - np.nanmin(X); "
@@ -84,21 +128,18 @@ def warn_about_data(matrix: FloatingArray, X: Any) -> None:
             UserWarning,
             stacklevel=4,
         )
-    if matrix.shape[0] > 1:
-        variance = np.nanvar(matrix, axis=0, dtype=np.float64)
-        varying = variance > 0
-        if varying.any():
-            low, high = variance[varying].min(), variance.max()
-            if high > VARIANCE_RATIO * low:
-                big = _column_name(int(np.argmax(variance)), X)
-                warnings.warn(
-                    f"The variances of X's columns differ by a factor of {high / low:.0e} "
-                    f"(largest in {big}). One noise level serves all columns, so the large ones "
-                    "will decide the fit. If they are in different units, divide each by its "
-                    "standard deviation or maximum.",
-                    UserWarning,
-                    stacklevel=4,
-                )
+    varying = summary.variances[summary.variances > 0]
+    ratio = varying.max() / varying.min() if varying.size else 1.0
+    if ratio > VARIANCE_RATIO:
+        big = _column_name(int(np.argmax(summary.variances)), X)
+        warnings.warn(
+            f"The variances of X's columns differ by a factor of {ratio:.0e} "
+            f"(largest in {big}). One noise level serves all columns, so the large ones will "
+            "decide the fit. If they are in different units, divide each by its standard deviation "
+            "or maximum.",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def _column_name(j: int, X: Any) -> str:

@@ -20,7 +20,7 @@ from ibp.random_state import spawn_generators
 from ibp.validation import (
     check_columns_observed,
     check_matrix,
-    observed_scale,
+    summarize,
     warn_about_data,
 )
 
@@ -241,9 +241,10 @@ default="local_search"
                 "For integer sample weights repeat the rows."
             )
         matrix = check_matrix(self, X, reset=True)
-        check_columns_observed(matrix, X)
-        warn_about_data(matrix, X)
-        self._run(matrix)
+        summary = summarize(matrix)
+        check_columns_observed(summary, X)
+        warn_about_data(summary, matrix, X)
+        self._run(matrix, summary.std)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -269,7 +270,7 @@ default="local_search"
         """
         return self.fit(X, y, **unsupported).assignments_.copy()
 
-    def _run(self, matrix: npt.NDArray[np.floating]) -> None:
+    def _run(self, matrix: npt.NDArray[np.floating], scale: float) -> None:
         """Put method and loop together, and keep what they found."""
         from ibp.loop import run  # compiled code: loaded when it is needed
         from ibp.methods.meibp import MEIBPMethod
@@ -279,7 +280,7 @@ default="local_search"
         n_components = getattr(start, "n_components", None) or start.assignments.shape[1]
         method = MEIBPMethod(
             start,
-            self._hyperparameters(observations, n_components),
+            self._hyperparameters(observations, n_components, scale),
             prior=self.prior,
             optimizer=self.optimizer,
             row_start=self.row_start,
@@ -322,7 +323,7 @@ default="local_search"
 
     def _warn_about_fit(self, ending: str) -> None:
         def warn(message: str, category: type[Warning] = UserWarning) -> None:
-            warnings.warn(message, category, stacklevel=5)
+            warnings.warn(message, category, stacklevel=6)
 
         if ending == "interrupted":
             warn(f"Interrupted: this is the model after {self.n_iter_} sweeps.")
@@ -337,8 +338,9 @@ default="local_search"
                 "set learn_hyperparameters=True, or try other starts with n_init."
             )
 
-    def _hyperparameters(self, observations: Observations, n_components: int) -> Hyperparameters:
-        scale = observed_scale(observations.values)
+    def _hyperparameters(
+        self, observations: Observations, n_components: int, scale: float
+    ) -> Hyperparameters:
         stds = {}
         for name in ("noise_std", "factor_std"):
             given = getattr(self, name)

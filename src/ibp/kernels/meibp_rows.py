@@ -157,7 +157,7 @@ def sweep_rows(
     """Visit ``rows[first:last]`` in that order, updating every array of the state in place.
 
     Stops early when a feature loses its last row, so that the caller can drop it. ``dirty`` says
-    that rows have changed since q(A) was refreshed. ``cold`` searches are the authors': from the
+    that rows have changed since q(A) was refreshed; the caller refreshes it after the last row. ``cold`` searches are the authors': from the
     empty set, without complement or exchanges, accepted whatever they find. Others start from the
     row as it is and never lower the bound.
 
@@ -261,7 +261,6 @@ def sweep_rows(
         else:
             n_groups = group_new_features(others, group, group_values)
         values_of_groups = group_values[:n_groups]
-        counts_of_groups = group_count[:, :n_groups]
 
         for k in range(n_components):
             new[k] = 0 if cold else old[k]
@@ -283,13 +282,13 @@ def sweep_rows(
             factor[factored],
             later[factored],
             gains,
-            counts_of_groups,
+            group_count,
         )
         if not cold and optimizer in (DOUBLE_GREEDY, RANDOMIZED_DOUBLE_GREEDY):
             # The double greedies do not look at the row as it is.
-            start_marginals(linear, quadratic[slot], group, old, gains[0], counts_of_groups[0])
+            start_marginals(linear, quadratic[slot], group, old, gains[0], group_count[0])
             present = value_from_marginals(
-                linear, quadratic[slot], old, gains[0], values_of_groups, counts_of_groups[0]
+                linear, quadratic[slot], old, gains[0], values_of_groups, group_count[0]
             )
             if value <= present + rounding_noise(linear, quadratic[slot]):
                 new[:] = old
@@ -311,19 +310,4 @@ def sweep_rows(
                 died = died or counts[k] == 0
         if died:
             return position, total_changed, dirty
-
-    if dirty and position == rows.shape[0]:
-        update_factors(
-            gram,
-            cross,
-            group_start,
-            noise_precision,
-            factor_precision,
-            location,
-            scale,
-            mean,
-            variance,
-            residual,
-        )
-        dirty = False
     return position, total_changed, dirty

@@ -271,8 +271,8 @@ class MEIBPMethod:
 
     def settle(self, state: MEIBPState, *, at_rest: bool) -> None:
         """Update learned hyperparameters; with Z at rest, iterate them and q(A) to convergence."""
-        learned = state.hyperparameters.divergence() != 0.0
-        if self.row_start == "empty" and not learned:
+        learned = state.hyperparameters.learned
+        if not learned and (self.row_start == "empty" or not at_rest):
             return
         previous = self.evidence(state).total
         for _ in range(MAX_SETTLING_UPDATES if at_rest else 1):
@@ -280,8 +280,7 @@ class MEIBPMethod:
                 state.hyperparameters = update_hyperparameters(
                     state.observations, state.statistics, state.factors, state.hyperparameters
                 )
-            if learned or at_rest:
-                refresh_factors(state)
+            refresh_factors(state)
             current = self.evidence(state).total
             if abs(current - previous) <= SETTLED * abs(current):
                 break

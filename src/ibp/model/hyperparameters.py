@@ -97,6 +97,11 @@ class Hyperparameters:
         return cls(Known(noise_std**-2.0), Known(factor_std**-2.0), Known(alpha))
 
     @property
+    def learned(self) -> bool:
+        """Whether any of them is."""
+        return any(isinstance(value, GammaPosterior) for value in vars(self).values())
+
+    @property
     def noise_std(self) -> float:
         """E[tau_X]^(-1/2)."""
         return float(self.noise_precision.mean**-0.5)

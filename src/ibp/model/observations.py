@@ -52,7 +52,9 @@ class Observations:
     @classmethod
     def from_array(cls, values: npt.NDArray[np.floating]) -> Observations:
         """Find the patterns of a matrix."""
-        values = np.ascontiguousarray(values)
+        # Read-only whatever it was: nothing here changes X, and kernels see one type of array.
+        values = np.ascontiguousarray(values).view()
+        values.flags.writeable = False
         n_samples, n_features = values.shape
         packed_rows: list[npt.NDArray[np.uint8]] = []
         packed_columns: list[npt.NDArray[np.uint8]] = []
