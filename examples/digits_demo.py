@@ -26,17 +26,15 @@ IMAGE_SHAPE = (8, 8)
 N_EXAMPLES = 10
 
 
-class SweepTable:
-    """Prints a line per sweep."""
-
-    def __call__(self, progress: Progress) -> None:
-        if progress.iteration == 1:
-            print(f"{'sweep':>6} {'seconds':>8} {'features':>9} {'changed':>8} {'evidence':>12}")
-        print(
-            f"{progress.iteration:>6} {progress.seconds:>8.1f} {progress.n_components:>9} "
-            f"{progress.n_changed:>8} {progress.evidence:>12.0f}",
-            flush=True,
-        )
+def print_sweep(progress: Progress) -> None:
+    """Print a line per sweep, under a heading."""
+    if progress.iteration == 1:
+        print(f"{'sweep':>6} {'seconds':>8} {'features':>9} {'changed':>8} {'evidence':>12}")
+    print(
+        f"{progress.iteration:>6} {progress.seconds:>8.1f} {progress.n_components:>9} "
+        f"{progress.n_changed:>8} {progress.evidence:>12.0f}",
+        flush=True,
+    )
 
 
 def draw(model: MEIBP, X: np.ndarray, Z: np.ndarray, path: Path) -> None:
@@ -93,7 +91,7 @@ def main() -> None:
         learn_hyperparameters=True,
         optimizer="exact",
         node_budget=1000,
-        callbacks=SweepTable(),
+        callbacks=print_sweep,
         random_state=0,
     )
     started = time.perf_counter()

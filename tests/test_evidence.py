@@ -1,12 +1,11 @@
 import math
 
-import naive
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from problems import missing_kinds, priors, random_factors, random_state_parts, seeds
 from scipy import integrate, stats
 
+import naive
 from ibp.model import (
     Factors,
     Hyperparameters,
@@ -21,6 +20,7 @@ from ibp.model import (
     update_factors,
 )
 from ibp.model.ibp_prior import column_multiplicities
+from problems import missing_kinds, priors, random_factors, random_state_parts, seeds
 
 
 def bound(observations, Z, statistics, factors, hyperparameters, prior):
@@ -249,7 +249,5 @@ def test_row_and_column_order_do_not_matter(seed):
         return shuffled.to_layout(observations.from_layout(a)[features][:, columns])
 
     factors2 = Factors(*(reorder(a) for a in vars(factors).values()))
-    second = bound(
-        shuffled, Z2, Statistics.from_codes(shuffled, Z2), factors2, hyper, "shifted"
-    )
+    second = bound(shuffled, Z2, Statistics.from_codes(shuffled, Z2), factors2, hyper, "shifted")
     np.testing.assert_allclose(list(vars(first).values()), list(vars(second).values()), rtol=1e-10)

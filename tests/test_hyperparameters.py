@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from problems import missing_kinds, priors, random_state_parts, seeds
 from scipy import integrate, stats
 
 from ibp.model import GammaPosterior, Known, evidence, update_hyperparameters
 from ibp.model.ibp_prior import column_multiplicities
+from problems import missing_kinds, priors, random_state_parts, seeds
 
 
 def test_moments_and_divergence_by_integration():

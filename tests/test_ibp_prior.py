@@ -1,15 +1,15 @@
 import itertools
 import math
 
-import naive
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import seeds
 from scipy import stats
 
+import naive
 from ibp.model import ibp_prior
+from problems import seeds
 
 
 @pytest.mark.parametrize("n_samples", [1, 2, 3])

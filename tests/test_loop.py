@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
@@ -14,6 +15,7 @@ from threadpoolctl import threadpool_info
 from ibp import MEIBP, stopping
 from ibp.loop import Progress, Stopwatch, deferred_interrupt, run
 from ibp.methods.base import StepReport
+from ibp.model import Observations
 
 
 @pytest.fixture
@@ -66,14 +68,15 @@ def sweep(evidence, *, n_changed=1, likelihood=-1.0, n_components=2):
 def climbing(n, start=-100.0, likelihood=None):
     """Sweeps that never converge by themselves."""
     return [
-        sweep(start + i, likelihood=-2.0**-i if likelihood is None else likelihood)
+        sweep(start + i, likelihood=-(2.0**-i) if likelihood is None else likelihood)
         for i in range(n)
     ]
 
 
 def run_scripted(method, n_runs=1, **settings):
     settings = {"max_iter": 20, "tol": 1e-4} | settings
-    return run(method, None, [np.random.default_rng(i) for i in range(n_runs)], **settings)
+    unit = Observations.from_array(np.ones((1, 1)))  # in whose unit nothing is rescaled
+    return run(method, unit, [np.random.default_rng(i) for i in range(n_runs)], **settings)
 
 
 # Stopping rules
@@ -115,14 +118,34 @@ def test_tol_zero_switches_the_rule_off():
     assert not stopping.blocks_agree([-1.0] * 50, tol=0)
 
 
+def test_convergence_does_not_depend_on_the_unit_of_the_data():
+    rng = np.random.default_rng(0)
+    X = rng.random((10, 4))
+    likelihoods = [-1.0 - 0.5**i for i in range(20)]
+    answers = []
+    for factor in (1.0, 1e-6, 1e6):
+        observations = Observations.from_array(X * factor)
+        shifted = [value - np.log(factor) for value in likelihoods]
+        bounds = [40 * value for value in [shifted[0], *shifted]]
+        answers.append(
+            [
+                stopping.converged(observations, [1] * n, bounds[: n + 1], shifted[:n], tol=1e-3)
+                for n in range(1, 21)
+            ]
+        )
+    assert any(answers[0])
+    assert not all(answers[0])
+    assert answers[0] == answers[1] == answers[2]
+
+
 def test_at_rest():
-    assert not stopping.at_rest([], [], -10.0)
-    assert stopping.at_rest([0], [-10.0], -10.0)
-    assert not stopping.at_rest([0], [-9.0], -10.0)
-    assert not stopping.at_rest([1], [-10.0], -10.0)
-    assert stopping.at_rest([4, 0], [-10.0, -10.0 + 1e-9], -99.0)
-    assert not stopping.at_rest([4, 0], [-10.0, -10.0 + 1e-7], -10.0)
-    assert not stopping.at_rest([0, 3], [-10.0, -10.0], -10.0)
+    assert not stopping.at_rest([], [-10.0])
+    assert stopping.at_rest([0], [-10.0, -10.0])
+    assert not stopping.at_rest([0], [-10.0, -9.0])
+    assert not stopping.at_rest([1], [-10.0, -10.0])
+    assert stopping.at_rest([4, 0], [-99.0, -10.0, -10.0 + 1e-9])
+    assert not stopping.at_rest([4, 0], [-10.0, -10.0, -10.0 + 1e-7])
+    assert not stopping.at_rest([0, 3], [-10.0, -10.0, -10.0])
 
 
 # The loop with scripted methods
@@ -193,7 +216,7 @@ def test_callbacks_see_every_sweep_of_every_restart():
     assert [p.evidence for p in seen] == [-50.0, -49.0, -10.0, -9.0]
     assert [p.state["restart"] for p in seen] == [1, 1, 2, 2]
     assert all(isinstance(p, Progress) for p in seen)
-    assert all(a.seconds <= b.seconds for a, b in zip(seen, seen[1:], strict=False))
+    assert all(a.seconds <= b.seconds for a, b in itertools.pairwise(seen))
 
 
 def test_callback_that_returns_true_ends_everything():

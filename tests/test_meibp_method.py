@@ -4,13 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import (
-    missing_kinds,
-    priors,
-    random_data,
-    random_hyperparameters,
-    seeds,
-)
 
 from ibp.kernels import factors as factor_kernels
 from ibp.kernels.meibp_rows import column_hashes
@@ -20,6 +13,13 @@ from ibp.model import Observations, Statistics, evidence, factors, update_hyperp
 from ibp.model.ibp_prior import column_multiplicities
 from ibp.model.row_objective import likelihood_terms, row_problem
 from ibp.submodular import OPTIMIZERS, maximize
+from problems import (
+    missing_kinds,
+    priors,
+    random_data,
+    random_hyperparameters,
+    seeds,
+)
 
 optimizers = st.sampled_from(sorted(OPTIMIZERS))
 
@@ -270,7 +270,7 @@ def test_a_useless_feature_is_removed():
 @given(seed=seeds, missing=missing_kinds)
 @settings(max_examples=40)
 def test_factor_kernels_agree_with_the_model(seed, missing):
-    method, state = make(seed, missing)
+    _, state = make(seed, missing)
     rng = np.random.default_rng(seed)
     reference = state.factors.copy()
     factors.update_factors(

@@ -1,9 +1,9 @@
 import numpy as np
 from hypothesis import given
-from problems import missing_kinds, random_data, seeds
 
 from ibp.model import Observations, Statistics
 from ibp.model import observations as observations_module
+from problems import missing_kinds, random_data, seeds
 
 
 @given(seed=seeds, missing=missing_kinds)

@@ -3,11 +3,11 @@ import itertools
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import missing_kinds, priors, random_state_parts, seeds
 
 from ibp.model import Statistics, evidence
 from ibp.model.ibp_prior import column_multiplicities
 from ibp.model.row_objective import class_size_groups, row_problem
+from problems import missing_kinds, priors, random_state_parts, seeds
 
 
 @given(seed=seeds, missing=missing_kinds, prior=priors, learned=st.booleans())

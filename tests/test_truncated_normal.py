@@ -1,9 +1,9 @@
 import mpmath as mp
-import naive
 import numpy as np
 import pytest
 from scipy import stats
 
+import naive
 from ibp.kernels.truncated_normal import standard_entropy, standard_moments_of
 from ibp.model import truncated_normal as tn
 

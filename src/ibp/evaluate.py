@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ibp.blas import reconstruct
+
 FloatArray = npt.NDArray[np.float64]
 BLOCK_ROWS = 2048
 
@@ -33,7 +35,7 @@ def row_log_likelihood(
         counted = ~np.isnan(values[rows])
         if hidden_from is not None:
             counted &= np.isnan(hidden_from[rows])
-        prediction = assignments[rows].astype(np.float64) @ components
+        prediction = reconstruct(assignments[rows], components)
         residual = np.where(counted, values[rows] - prediction, 0.0) / noise_std
         counts[rows] = counted.sum(axis=1)
         sums[rows] = counts[rows] * constant - 0.5 * np.einsum("nd,nd->n", residual, residual)

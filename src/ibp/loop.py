@@ -13,9 +13,9 @@ from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
 
 from ibp import stopping
+from ibp.blas import single_threaded_blas
 from ibp.methods.base import Method, StepReport
 from ibp.model import Observations
 
@@ -150,14 +150,10 @@ def run(
     time_limit: float | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Run[StateT]:
-    """Run the method once per generator and return the run of highest evidence.
-
-    BLAS is held to one thread meanwhile: with more, sums would differ in their last bits from
-    machine to machine, and with them the course of a fit.
-    """
+    """Run the method once per generator and return the run of highest evidence."""
     stopwatch = Stopwatch(time_limit)
     best: Run[StateT] | None = None
-    with threadpool_limits(limits=1, user_api="blas"), deferred_interrupt() as interruption:
+    with single_threaded_blas(), deferred_interrupt() as interruption:
         for restart, rng in enumerate(generators, start=1):
             current = _run_once(
                 method,
@@ -219,8 +215,12 @@ def _run_once(
             return finished("interrupted")
         if stopwatch.expired():
             return finished("time_limit")
-        if stopping.at_rest(history.n_changed, history.evidence, initial):
-            return finished("converged")
-        if stopping.blocks_agree(history.train_log_likelihood, tol):
+        if stopping.converged(
+            observations,
+            history.n_changed,
+            [initial, *history.evidence],
+            history.train_log_likelihood,
+            tol,
+        ):
             return finished("converged")
     return finished("max_iter")

@@ -11,7 +11,6 @@ import json
 import os
 import secrets
 import zipfile
-import zlib
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -23,24 +22,26 @@ VERSION = 1
 # Class name -> module; a file can name nothing else.
 ESTIMATORS = {"MEIBP": "ibp.estimators.meibp"}
 
-ARRAYS = (
-    "components_",
-    "components_std_",
-    "factor_location_",
-    "factor_scale_",
-    "feature_counts_",
-)
-SCALARS = (
-    "n_components_",
-    "n_features_in_",
-    "n_samples_fit_",
-    "alpha_",
-    "noise_std_",
-    "factor_std_",
-    "evidence_",
-    "n_iter_",
-    "converged_",
-)
+# What a model file holds: arrays with their type and axes (K features, D columns) ...
+ARRAYS: dict[str, tuple[Any, str]] = {
+    "components_": (np.float64, "KD"),
+    "components_std_": (np.float64, "KD"),
+    "factor_location_": (np.float64, "KD"),
+    "factor_scale_": (np.float64, "KD"),
+    "feature_counts_": (np.int64, "K"),
+}
+# ... and numbers with theirs.
+SCALARS = {
+    "n_components_": int,
+    "n_features_in_": int,
+    "n_samples_fit_": int,
+    "alpha_": float,
+    "noise_std_": float,
+    "factor_std_": float,
+    "evidence_": float,
+    "n_iter_": int,
+    "converged_": bool,
+}
 
 
 class ModelFileError(ValueError):
@@ -52,7 +53,7 @@ def save_model(model: Any, path: str | PathLike[str], *, assignments: bool) -> N
     header: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
-        "class": type(model).__name__,
+        "class": _known_class(model),
         "parameters": _plain_parameters(model),
         "scalars": {name: _plain(getattr(model, name)) for name in SCALARS},
         "evidence_parts": {k: float(v) for k, v in model.evidence_parts_.items()},
@@ -92,32 +93,22 @@ def load(path: str | PathLike[str]) -> Any:
     """
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ModelFileError(f"{path} is not an ibp model file.")
-            if "header" not in archive:
-                raise ModelFileError(f"{path} is not an ibp model file: it has no header.")
-            header = json.loads(archive["header"].tobytes().decode("utf-8"))
-            _check_header(header, path)
-            arrays = {name: archive[name] for name in archive.files if name != "header"}
+        with path.open("rb") as file:
+            with zipfile.ZipFile(file) as archive:
+                damaged = archive.testzip()  # reads everything, against its checksums
+            if damaged is not None:
+                raise ValueError(f"{damaged} has a wrong checksum")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as members:
+                arrays = {name: members[name] for name in members.files}
+        if "header" not in arrays:
+            raise ModelFileError(f"{path} is not an ibp model file: it has no header.")
+        header = json.loads(arrays.pop("header").tobytes().decode("utf-8"))
+        _check_header(header, path)
         return _restore(header, arrays)
-    except ModelFileError:
+    except (FileNotFoundError, IsADirectoryError, PermissionError, ModelFileError):
         raise
-    except FileNotFoundError:
-        raise
-    except (
-        AttributeError,
-        EOFError,
-        KeyError,
-        MemoryError,
-        OSError,
-        TypeError,
-        ValueError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
-        if isinstance(error, PermissionError | IsADirectoryError):
-            raise
+    except Exception as error:  # damage can surface as nearly anything
         raise ModelFileError(
             f"{path} is not an ibp model file, or it is damaged ({error}). "
             "If it was copied or downloaded, do that again; otherwise fit and save the model anew."
@@ -127,11 +118,14 @@ def load(path: str | PathLike[str]) -> Any:
 def _check_header(header: Any, path: Path) -> None:
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ModelFileError(f"{path} is not an ibp model file.")
-    if header["version"] > VERSION:
+    version = _checked(header["version"], int, "version")
+    if version > VERSION:
         raise ModelFileError(
-            f"{path} was written by a newer version of ibp (file format {header['version']}; this "
+            f"{path} was written by a newer version of ibp (file format {version}; this "
             f"version reads up to {VERSION}). Upgrade ibp to read it."
         )
+    if version < 1:
+        raise ModelFileError(f"{path} has the impossible format version {version}.")
     if header["class"] not in ESTIMATORS:
         raise ModelFileError(f"{path} holds a {header['class']!r}, which this ibp does not know.")
 
@@ -141,24 +135,55 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
     estimator_class = getattr(module, header["class"])
     known = estimator_class._get_param_names()
     model = estimator_class(**{k: v for k, v in header["parameters"].items() if k in known})
-    for name in SCALARS:
-        setattr(model, name, header["scalars"][name])
+    model._validate_params()
+    for name, kind in SCALARS.items():
+        setattr(model, name, _checked(header["scalars"][name], kind, name))
     k, d = model.n_components_, model.n_features_in_
-    shapes = dict.fromkeys(ARRAYS, (k, d)) | {"feature_counts_": (k,)}
-    for name in ARRAYS:
-        if arrays[name].shape != shapes[name]:
-            raise ValueError(f"{name} has shape {arrays[name].shape}, not {shapes[name]}")
+    for name, (dtype, axes) in ARRAYS.items():
+        _check_array(arrays[name], name, dtype, tuple(k if axis == "K" else d for axis in axes))
         setattr(model, name, arrays[name])
-    model.evidence_parts_ = header["evidence_parts"]
-    model.history_ = {name: arrays[f"history_{name}"] for name in header["history"]}
+    model.evidence_parts_ = {
+        str(name): _checked(value, float, name) for name, value in header["evidence_parts"].items()
+    }
+    model.history_ = {}
+    for name in header["history"]:
+        values = arrays[f"history_{name}"]
+        _check_array(values, name, values.dtype.newbyteorder("="), (model.n_iter_,))
+        if values.dtype.kind not in "if":
+            raise ValueError(f"the history of {name} is not numeric")
+        model.history_[name] = values
     if header["feature_names"] is not None:
-        model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
+        names = _checked(header["feature_names"], list, "the list of feature names")
+        names = [_checked(name, str, "a feature name") for name in names]
+        if len(names) != d:
+            raise ValueError(f"there are {len(names)} feature names for {d} features")
+        model.feature_names_in_ = np.array(names, dtype=object)
     if "assignments_packed" in arrays:
         packed = arrays["assignments_packed"]
-        if packed.shape != (model.n_samples_fit_, -(-k // 8)):
-            raise ValueError(f"the assignments have shape {packed.shape}")
+        _check_array(packed, "assignments", np.uint8, (model.n_samples_fit_, -(-k // 8)))
         model.assignments_ = np.unpackbits(packed, axis=1, count=k)
     return model
+
+
+def _checked(value: Any, kind: type, name: str) -> Any:
+    """A header's value of the type it must have."""
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind:
+        raise ValueError(f"{name} is {value!r}, not a {kind.__name__}")
+    return value
+
+
+def _check_array(array: Any, name: str, dtype: Any, shape: tuple[int, ...]) -> None:
+    if array.dtype != dtype or array.shape != shape:
+        raise ValueError(
+            f"{name} is {array.dtype} of shape {array.shape}, not {np.dtype(dtype)} of {shape}"
+        )
+
+
+def _known_class(model: Any) -> str:
+    """The nearest class of ours; a user's subclass is saved as what it extends."""
+    return next(c.__name__ for c in type(model).__mro__ if c.__name__ in ESTIMATORS)
 
 
 def _plain_parameters(model: Any) -> dict[str, Any]:

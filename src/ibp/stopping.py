@@ -1,8 +1,17 @@
-"""When a run has converged."""
+"""When a run has converged.
+
+Both rules look at relative changes of a log-density, which would depend on the unit of X: dividing
+X by c adds ln c per entry. They are therefore applied to the density of X in units of its own root
+mean square, so that multiplying X by a constant changes nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+import numpy as np
+
+from ibp.model import Observations
 
 BLOCK = 5
 AT_REST = 1e-9
@@ -27,9 +36,31 @@ def blocks_agree(train_log_likelihood: Sequence[float], tol: float) -> bool:
     return relative_change(new, old) < tol
 
 
-def at_rest(n_changed: Sequence[int], evidence: Sequence[float], initial_evidence: float) -> bool:
-    """Whether the last sweep changed no bit, and the bound by less than 1e-9 relative."""
+def at_rest(n_changed: Sequence[int], evidence: Sequence[float]) -> bool:
+    """Whether the last sweep changed no bit, and the bound by less than 1e-9 relative.
+
+    ``evidence`` begins with that of the initial state.
+    """
     if not n_changed or n_changed[-1]:
         return False
-    previous = evidence[-2] if len(evidence) > 1 else initial_evidence
-    return relative_change(evidence[-1], previous) < AT_REST
+    return relative_change(evidence[-1], evidence[-2]) < AT_REST
+
+
+def log_unit(observations: Observations) -> float:
+    """ln of the root mean square of the observed entries."""
+    mean_square = observations.sum_of_squares / max(observations.n_observed, 1)
+    return 0.5 * float(np.log(mean_square)) if mean_square > 0 else 0.0
+
+
+def converged(
+    observations: Observations,
+    n_changed: Sequence[int],
+    evidence: Sequence[float],
+    train_log_likelihood: Sequence[float],
+    tol: float,
+) -> bool:
+    """Whether either rule says so; ``evidence`` begins with that of the initial state."""
+    unit = log_unit(observations)
+    return at_rest(
+        n_changed, [value + observations.n_observed * unit for value in evidence[-2:]]
+    ) or blocks_agree([value + unit for value in train_log_likelihood], tol)

@@ -12,13 +12,14 @@ from sklearn.utils.validation import _get_feature_names, validate_data
 
 FloatingArray = npt.NDArray[np.floating]
 # Squares of larger numbers leave the range of double precision when they are added up.
-LARGEST = 1e150
+LARGEST = 1e100
 VARIANCE_RATIO = 1e4
 BLOCK_ROWS = 2048
 
 
 def check_matrix(estimator: Any, X: Any, *, reset: bool) -> FloatingArray:
     """Return X as a finite-or-NaN floating matrix, float32 kept, or say what is wrong and where."""
+    X = _missing_as_nan(X)
     try:
         matrix = validate_data(
             estimator,
@@ -33,13 +34,17 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> FloatingArray:
                 "Complex data not supported: X holds complex numbers. Pass their magnitudes, "
                 "np.abs(X), or their real parts, X.real."
             ) from error
-        if "could not convert" in str(error) or "Unable to convert" in str(error):
-            place = _first_text(X)
-            if place is not None:
-                raise ValueError(place) from error
+        place = _first_unreadable(X)
+        if place is not None:
+            raise ValueError(place) from error
+        raise
+    except TypeError as error:
+        place = _first_unreadable(X)
+        if place is not None:
+            raise TypeError(f"{error}. {place}") from error
         raise
     matrix = np.ascontiguousarray(matrix)
-    largest = max(np.fmax.reduce(matrix, axis=None), -np.fmin.reduce(matrix, axis=None))
+    largest = float(max(np.fmax.reduce(matrix, axis=None), -np.fmin.reduce(matrix, axis=None)))
     if np.isinf(largest):
         raise ValueError(
             f"X has an infinity in {_place(np.isinf(matrix), X)}. Replace it by NaN if the value "
@@ -94,13 +99,14 @@ def summarize(matrix: FloatingArray) -> Summary:
     n_observed = max(int(counts.sum()), 1)
     grand_mean = float(counts @ means) / n_observed
     variance = float(squares.sum() + counts @ (means - grand_mean) ** 2) / n_observed
-    lowest, highest = np.fmin.reduce(matrix, axis=None), np.fmax.reduce(matrix, axis=None)
+    lowest, highest = np.fmin.reduce(matrix, axis=0), np.fmax.reduce(matrix, axis=0)
+    # Equal numbers can have a mean that is not quite theirs, and so a variance.
+    constant = np.fmin.reduce(lowest) == np.fmax.reduce(highest)
     return Summary(
         counts,
-        squares / np.maximum(counts, 1),
-        # Equal numbers can have a mean that is not quite theirs.
-        0.0 if lowest == highest else float(np.sqrt(variance)),
-        float(lowest),
+        np.where(lowest == highest, 0.0, squares / np.maximum(counts, 1)),
+        0.0 if constant else float(np.sqrt(variance)),
+        float(np.fmin.reduce(lowest)),
     )
 
 
@@ -153,20 +159,32 @@ def _place(flags: npt.NDArray[np.bool_], X: Any) -> str:
     return f"row {row}, {_column_name(column, X)}"
 
 
-def _first_text(X: Any) -> str | None:
-    """A sentence about the first cell that is text and not a number."""
+def _missing_as_nan(X: Any) -> Any:
+    """Masked entries and pandas' NA in object columns are missing too."""
+    if isinstance(X, np.ma.MaskedArray):
+        numbers = X.astype(np.result_type(X.dtype, np.float32))
+        return np.where(np.ma.getmaskarray(X), np.nan, numbers.data)
+    if hasattr(X, "iloc") and hasattr(X, "dtypes") and "O" in {t.kind for t in X.dtypes}:
+        return X.mask(X.isna(), np.nan)
+    if getattr(getattr(X, "dtype", None), "kind", None) in ("m", "M"):
+        raise ValueError("X holds dates or times; convert them to numbers of one unit first.")
+    return X
+
+
+def _first_unreadable(X: Any) -> str | None:
+    """A sentence about the first cell that is not a number."""
     cells = np.asarray(X, dtype=object)
     if cells.ndim != 2:
         return None
     for row, line in enumerate(cells):
         for column, cell in enumerate(line):
-            if isinstance(cell, str):
-                try:
-                    float(cell)
-                except ValueError:
-                    return (
-                        f"X has the text {cell[:40]!r} in row {row}, {_column_name(column, X)}, "
-                        "where a number is needed. Encode the column as numbers or drop it; use "
-                        "NaN for missing values."
-                    )
+            try:
+                float(cell)
+            except (TypeError, ValueError):
+                kind = "the text " if isinstance(cell, str | bytes) else ""
+                where = f"row {row}, {_column_name(column, X)}"
+                return (
+                    f"X has {kind}{str(cell)[:40]!r} in {where}, where a number is needed. Encode "
+                    "the column as numbers or drop it; use NaN for missing values."
+                )
     return None

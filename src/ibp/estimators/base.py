@@ -11,6 +11,7 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from ibp.blas import reconstruct
 from ibp.evaluate import row_log_likelihood
 from ibp.model import truncated_normal
 from ibp.model.observations import Observations
@@ -107,7 +108,7 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             raise ValueError(
                 f"Z has {codes.shape[1]} columns, but this model has {self.n_components_} features."
             )
-        return codes @ self.components_
+        return reconstruct(codes, self.components_)
 
     def impute(self, X: Any) -> Any:
         """Fill what is missing with its expectation; leave what is observed as it is.

@@ -27,6 +27,7 @@ from ibp.validation import (
 DEFAULT_COMPONENTS = 20
 # The paper fixes both standard deviations at three quarters of the data's.
 DEFAULT_STD_FRACTION = 0.75
+SMALLEST_STD, LARGEST_STD = 1e-100, 1e100
 HYPERPRIORS = ("noise_precision", "factor_precision", "alpha")
 
 
@@ -138,10 +139,12 @@ default="local_search"
     --------
     >>> from ibp import MEIBP
     >>> from ibp.datasets import make_block_images
-    >>> X, Z, A = make_block_images(300, noise_std=0.2, random_state=0)
-    >>> model = MEIBP(n_components=8, learn_hyperparameters=True, random_state=1)
-    >>> model.fit(X - X.min()).n_components_
-    5
+    >>> X, Z, A = make_block_images(200, noise_std=0.1, random_state=0)
+    >>> model = MEIBP(n_components=4, learn_hyperparameters=True, n_init=5, random_state=0)
+    >>> model.fit_transform(X.clip(min=0)).shape
+    (200, 4)
+    >>> bool(abs(model.components_.max() - 1.0) < 0.1)
+    True
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -166,7 +169,11 @@ default="local_search"
         "time_limit": [Interval(Real, 0, None, closed="left"), None],
         "callbacks": [callable, list, tuple, None],
         "random_state": ["random_state", np.random.Generator],
-        "n_jobs": [Integral, None],
+        "n_jobs": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, None, -1, closed="right"),
+            None,
+        ],
         "verbose": ["verbose"],
     }
 
@@ -350,10 +357,23 @@ default="local_search"
                     "explicitly or check the data."
                 )
             stds[name] = DEFAULT_STD_FRACTION * scale if given is None else float(given)
+            if not SMALLEST_STD < stds[name] < LARGEST_STD:
+                raise ValueError(
+                    f"{name} is {stds[name]:g}, whose square leaves the range of double precision. "
+                    "Multiply X by a constant that brings it nearer to 1."
+                )
         known = Hyperparameters.known(**stds, alpha=float(self.alpha))
+        given = self._given_hyperpriors()
         if not self.learn_hyperparameters:
             return known
-        priors = self._hyperpriors(scale)
+        rate = 1e-3 * scale**2
+        priors = dict(zip(HYPERPRIORS, [(1.0, rate), (1.0, rate), (1.0, 1.0)], strict=True)) | given
+        for name, (_, rate) in priors.items():
+            if not rate > 0:
+                raise ValueError(
+                    f"X is constant, so the default hyperprior of {name} has no scale. Give "
+                    f"hyperpriors={{{name!r}: (shape, rate)}} or check the data."
+                )
         return Hyperparameters(
             GammaPosterior.starting_at(
                 known.noise_precision.mean, priors["noise_precision"], observations.n_observed / 2
@@ -366,27 +386,24 @@ default="local_search"
             GammaPosterior.starting_at(known.alpha.mean, priors["alpha"], n_components),
         )
 
-    def _hyperpriors(self, scale: float) -> dict[str, tuple[float, float]]:
-        rate = 1e-3 * scale**2
-        priors = dict(zip(HYPERPRIORS, [(1.0, rate), (1.0, rate), (1.0, 1.0)], strict=True))
-        given = self.hyperpriors or {}
-        for name, pair in given.items():
+    def _given_hyperpriors(self) -> dict[str, tuple[float, float]]:
+        priors = {}
+        for name, pair in (self.hyperpriors or {}).items():
             if name not in HYPERPRIORS:
                 raise ValueError(
                     f"hyperpriors has the key {name!r}; it can have {', '.join(HYPERPRIORS)}."
                 )
-            shape, rate = (float(v) for v in pair)
-            if not (0 < shape < np.inf and 0 < rate < np.inf):
+            try:
+                shape, rate = (float(value) for value in pair)
+                valid = 0 < shape < np.inf and 0 < rate < np.inf
+            except (TypeError, ValueError):
+                valid = False
+            if not valid:
                 raise ValueError(
-                    f"hyperpriors[{name!r}] is {pair}; it must be a positive (shape, rate)."
+                    f"hyperpriors[{name!r}] is {pair!r}; it must be a pair (shape, rate) of "
+                    "positive numbers."
                 )
             priors[name] = (shape, rate)
-        for name, (_, rate) in priors.items():
-            if not rate > 0:
-                raise ValueError(
-                    f"X is constant, so the default hyperprior of {name} has no scale. Give "
-                    f"hyperpriors={{{name!r}: (shape, rate)}} or check the data."
-                )
         return priors
 
     def _callbacks(self) -> list[Any]:
@@ -410,6 +427,11 @@ default="local_search"
             start = self._start_from_dict(self.init, observations)
         else:
             check_is_fitted(self.init, msg="The model given as init is not fitted yet.")
+            if not hasattr(self.init, "factor_location_"):
+                raise ValueError(
+                    f"init is a {type(self.init).__name__}, which has no binary features to start "
+                    "from. Give 'random', a dict with 'Z', 'mu' and 'sigma', or a fitted MEIBP."
+                )
             if not hasattr(self.init, "assignments_"):
                 raise ValueError(
                     "The model given as init has no assignments_: it was saved without them."

@@ -157,9 +157,9 @@ def sweep_rows(
     """Visit ``rows[first:last]`` in that order, updating every array of the state in place.
 
     Stops early when a feature loses its last row, so that the caller can drop it. ``dirty`` says
-    that rows have changed since q(A) was refreshed; the caller refreshes it after the last row. ``cold`` searches are the authors': from the
-    empty set, without complement or exchanges, accepted whatever they find. Others start from the
-    row as it is and never lower the bound.
+    that rows have changed since q(A) was refreshed; the caller refreshes it after the last row.
+    ``cold`` searches are the authors': from the empty set, without complement or exchanges,
+    accepted whatever they find. Others start from the row as it is and never lower the bound.
 
     Returns (next position, bits changed, dirty).
     """

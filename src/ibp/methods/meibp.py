@@ -37,9 +37,13 @@ FloatArray = npt.NDArray[np.float64]
 
 # The compiled sweep returns to Python about this often, to see whether it should stop.
 SECONDS_BETWEEN_CHECKS = 0.05
-# With Z at rest, q(A) and the hyperparameters are iterated until the bound moves less than this.
+# With Z at rest, q(A) and the hyperparameters are iterated until the bound moves less than this
+# per observed entry.
 SETTLED = 1e-10
 MAX_SETTLING_UPDATES = 100
+# Removals are tried once a sweep changes less than this fraction of Z, or after these many sweeps.
+QUIET = 0.01
+SWEEPS_BEFORE_REMOVALS = 5
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,7 @@ class MEIBPState:
     factors: Factors
     hyperparameters: Hyperparameters
     rng: np.random.Generator
+    n_sweeps: int = 0
 
     @property
     def n_components(self) -> int:
@@ -164,11 +169,15 @@ class MEIBPMethod:
     def step(self, state: MEIBPState, should_stop: Callable[[], bool]) -> StepReport:
         """One sweep over the rows, then hyperparameters and removals.
 
-        In that order: while the noise level is still too high, most features look superfluous.
+        Removals wait until Z has taken shape. In the first sweeps of a random start most features
+        explain little yet and look superfluous; removing them then raises the bound at once and
+        ends lower (experiments/learning_k.py: K = 4 in 58 of 100 fits instead of 80).
         """
         n_changed = self.update_rows(state, should_stop)
         self.settle(state, at_rest=n_changed == 0)
-        if self.row_start == "current":
+        state.n_sweeps += 1
+        quiet = n_changed < QUIET * state.assignments.size
+        if self.row_start == "current" and (quiet or state.n_sweeps > SWEEPS_BEFORE_REMOVALS):
             n_changed += self.remove_features(state)
         return self.report(state, n_changed)
 
@@ -282,7 +291,7 @@ class MEIBPMethod:
                 )
             refresh_factors(state)
             current = self.evidence(state).total
-            if abs(current - previous) <= SETTLED * abs(current):
+            if abs(current - previous) <= SETTLED * state.observations.n_observed:
                 break
             previous = current
 

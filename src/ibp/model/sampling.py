@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ibp.blas import reconstruct
 from ibp.model.ibp_prior import sample_assignments
 
 FloatArray = npt.NDArray[np.float64]
@@ -43,7 +44,7 @@ def sample_data(
     if not noise_std >= 0:
         raise ValueError(f"noise_std must not be negative; it is {noise_std}")
     rng = np.random.default_rng(random_state)
-    mean = assignments.astype(np.float64) @ factors
+    mean = reconstruct(assignments, factors)
     return np.asarray(mean + rng.normal(0.0, noise_std, size=mean.shape))
 
 
