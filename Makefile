@@ -27,6 +27,7 @@ format: $(VENV)/.lint
 
 clean:
 	rm -rf $(VENV) output .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -87,40 +87,7 @@ def test_no_update_of_any_kind_lowers_the_bound(seed, missing, prior, learned, n
 
 def update_one_row(method, state, row):
     """The compiled sweep for a single row, with its refresh of q(A)."""
-    from ibp.kernels.meibp_rows import sweep_rows
-    from ibp.methods.meibp import drop_empty
-
-    _, _, dirty = sweep_rows(
-        state.observations.values,
-        np.array([row]),
-        0,
-        1,
-        1,
-        False,
-        state.observations.column_order,
-        state.observations.group_start,
-        state.observations.row_pattern,
-        state.observations.pattern_row.size,
-        state.assignments,
-        state.column_hash,
-        state.statistics.gram,
-        state.statistics.cross,
-        state.statistics.counts,
-        state.factors.location,
-        state.factors.scale,
-        state.factors.mean,
-        state.factors.variance,
-        state.hyperparameters.noise_precision.mean,
-        state.hyperparameters.factor_precision.mean,
-        state.hyperparameters.factor_precision.mean_log,
-        state.hyperparameters.alpha.mean_log,
-        method.prior == "lof",
-        OPTIMIZERS[method.optimizer],
-        method.node_budget,
-        method.row_start == "empty",
-        state.rng.random((1, state.n_components)),
-    )
-    drop_empty(state)
+    _, _, dirty = method.visit_rows(state, np.array([row]), 0, 1, False)
     if dirty:
         refresh_factors(state)
 

@@ -5,7 +5,7 @@ from numba import njit
 
 from ibp.kernels.factors import dot, quadratic_form
 from ibp.submodular.batch import EXACT, optimize
-from ibp.submodular.exact import prepare, suggested_shift
+from ibp.submodular.exact import prepare, space_for_preparation
 from ibp.submodular.marginals import start_marginals
 
 
@@ -41,11 +41,7 @@ def assign_rows(
     group = np.full(n_components, -1, dtype=np.int64)
     group_values = np.empty((0, 1))
     group_count = np.zeros((2, 0), dtype=np.int64)
-    shift = 0.0
-    order = np.empty(n_components, dtype=np.int64)
-    ordered = np.empty((n_components, n_components))
-    factor = np.empty((n_components, n_components))
-    later = np.empty(n_components)
+    prepared = space_for_preparation(n_components)
     pattern = -1
     for i in range(rows.shape[0]):
         n = rows[i]
@@ -59,8 +55,7 @@ def assign_rows(
                 observed, mean, variance, noise_precision, packed, quadratic, total_variance
             )
             if optimizer == EXACT:
-                shift = suggested_shift(quadratic)
-                prepare(quadratic, shift, order, ordered, factor, later)
+                prepare(quadratic, prepared)
         for k in range(n_components):
             chosen[n, k] = 0
             linear[k] = log_odds[k] + noise_precision * (dot(x, mean[k]) - 0.5 * total_variance[k])
@@ -76,11 +71,7 @@ def assign_rows(
             thorough,
             uniforms,
             node_budget,
-            shift,
-            order,
-            ordered,
-            factor,
-            later,
+            prepared,
             gains,
             group_count,
         )

@@ -12,7 +12,7 @@ from numba import njit
 
 from ibp.kernels.factors import dot, feature_evidence, quadratic_form, update_factors
 from ibp.submodular.batch import DOUBLE_GREEDY, EXACT, RANDOMIZED_DOUBLE_GREEDY, optimize
-from ibp.submodular.exact import prepare, suggested_shift
+from ibp.submodular.exact import prepare
 from ibp.submodular.marginals import rounding_noise, start_marginals, value_from_marginals
 
 # How many quadratic forms are remembered between refreshes of q(A), one per missing pattern.
@@ -183,12 +183,13 @@ def sweep_rows(
     cached_pattern = np.full(n_slots, -1, dtype=np.int64)
     quadratic = np.empty((n_slots, n_components, n_components))
     total_variance = np.empty((n_slots, n_components))
-    n_factored = n_slots if optimizer == EXACT else 0
-    shift = np.zeros(max(n_factored, 1))
-    order = np.empty((max(n_factored, 1), n_components), dtype=np.int64)
-    ordered = np.empty((max(n_factored, 1), n_components, n_components))
-    factor = np.empty((max(n_factored, 1), n_components, n_components))
-    later = np.empty((max(n_factored, 1), n_components))
+    # The exact search's preparations take room that the other optimisers need not spare.
+    n_prepared = n_slots if optimizer == EXACT else 1
+    shift = np.empty((n_prepared, 1))
+    order = np.empty((n_prepared, n_components), dtype=np.int64)
+    ordered = np.empty((n_prepared, n_components, n_components))
+    factor = np.empty((n_prepared, n_components, n_components))
+    later = np.empty((n_prepared, n_components))
 
     total_changed = 0
     position = first
@@ -215,7 +216,8 @@ def sweep_rows(
             x[d] = entry if observed[d] else 0.0
         pattern = row_pattern[n]
         slot = pattern % n_slots
-        factored = slot if optimizer == EXACT else 0
+        i = slot if optimizer == EXACT else 0
+        prepared = (shift[i], order[i], ordered[i], factor[i], later[i])
         if cached_pattern[slot] != pattern:
             quadratic_form(
                 observed,
@@ -227,15 +229,7 @@ def sweep_rows(
                 total_variance[slot],
             )
             if optimizer == EXACT:
-                shift[factored] = suggested_shift(quadratic[slot])
-                prepare(
-                    quadratic[slot],
-                    shift[factored],
-                    order[factored],
-                    ordered[factored],
-                    factor[factored],
-                    later[factored],
-                )
+                prepare(quadratic[slot], prepared)
             cached_pattern[slot] = pattern
 
         # The linear term of the row objective (Eq. 17).
@@ -276,11 +270,7 @@ def sweep_rows(
             not cold,
             uniforms[(position - first) % uniforms.shape[0]],
             node_budget,
-            shift[factored],
-            order[factored],
-            ordered[factored],
-            factor[factored],
-            later[factored],
+            prepared,
             gains,
             group_count,
         )
@@ -290,7 +280,8 @@ def sweep_rows(
             present = value_from_marginals(
                 linear, quadratic[slot], old, gains[0], values_of_groups, group_count[0]
             )
-            if value <= present + rounding_noise(linear, quadratic[slot]):
+            noise = rounding_noise(linear, quadratic[slot], group, values_of_groups)
+            if value <= present + noise:
                 new[:] = old
 
         n_changed = 0

@@ -37,6 +37,7 @@ FloatArray = npt.NDArray[np.float64]
 
 # The compiled sweep returns to Python about this often, to see whether it should stop.
 SECONDS_BETWEEN_CHECKS = 0.05
+FIRST_CHUNK = 16
 # With Z at rest, q(A) and the hyperparameters are iterated until the bound moves less than this
 # per observed entry.
 SETTLED = 1e-10
@@ -210,52 +211,73 @@ class MEIBPMethod:
             rows = state.rng.permutation(n_samples)
         else:
             rows = np.arange(n_samples)
-        randomized = self.optimizer == "randomized_double_greedy"
         position, n_changed, dirty = 0, 0, False
-        chunk = 16
+        chunk = FIRST_CHUNK
         while position < n_samples and state.n_components > 0 and not should_stop():
-            started = time.perf_counter()
+            started, before = time.perf_counter(), position
             last = min(position + chunk, n_samples)
-            shape = (last - position, state.n_components) if randomized else (1, 0)
-            before = position
-            position, changed, dirty = sweep_rows(
-                state.observations.values,
-                rows,
-                position,
-                last,
-                self.block_size,
-                dirty,
-                state.observations.column_order,
-                state.observations.group_start,
-                state.observations.row_pattern,
-                state.observations.pattern_row.size,
-                state.assignments,
-                state.column_hash,
-                state.statistics.gram,
-                state.statistics.cross,
-                state.statistics.counts,
-                state.factors.location,
-                state.factors.scale,
-                state.factors.mean,
-                state.factors.variance,
-                state.hyperparameters.noise_precision.mean,
-                state.hyperparameters.factor_precision.mean,
-                state.hyperparameters.factor_precision.mean_log,
-                state.hyperparameters.alpha.mean_log,
-                self.prior == "lof",
-                OPTIMIZERS[self.optimizer],
-                self.node_budget,
-                self.row_start == "empty",
-                state.rng.random(shape),
-            )
+            position, changed, dirty = self.visit_rows(state, rows, position, last, dirty)
             n_changed += changed
-            drop_empty(state)
-            if not randomized:  # whose draws come by the chunk, so there it must not vary
+            if not self.randomized:  # whose draws come by the chunk, so there it must not vary
                 seconds = (time.perf_counter() - started) / (position - before)
                 chunk = max(1, min(2 * chunk, int(SECONDS_BETWEEN_CHECKS / max(seconds, 1e-9))))
         if dirty:
             refresh_factors(state)
         return n_changed
+
+    def visit_rows(
+        self,
+        state: MEIBPState,
+        rows: npt.NDArray[np.int64],
+        first: int,
+        last: int,
+        dirty: bool,
+    ) -> tuple[int, int, bool]:
+        """Optimise ``rows[first:last]``, or fewer if a feature dies, which is then dropped.
+
+        Returns the position of the next row, the number of bits that changed, and whether q(A)
+        is still to be refreshed for that.
+        """
+        observations, statistics, factors = state.observations, state.statistics, state.factors
+        hyperparameters = state.hyperparameters
+        shape = (last - first, state.n_components) if self.randomized else (1, 0)
+        position, n_changed, dirty = sweep_rows(
+            observations.values,
+            rows,
+            first,
+            last,
+            self.block_size,
+            dirty,
+            observations.column_order,
+            observations.group_start,
+            observations.row_pattern,
+            observations.pattern_row.size,
+            state.assignments,
+            state.column_hash,
+            statistics.gram,
+            statistics.cross,
+            statistics.counts,
+            factors.location,
+            factors.scale,
+            factors.mean,
+            factors.variance,
+            hyperparameters.noise_precision.mean,
+            hyperparameters.factor_precision.mean,
+            hyperparameters.factor_precision.mean_log,
+            hyperparameters.alpha.mean_log,
+            self.prior == "lof",
+            OPTIMIZERS[self.optimizer],
+            self.node_budget,
+            self.row_start == "empty",
+            state.rng.random(shape),
+        )
+        drop_empty(state)
+        return position, n_changed, dirty
+
+    @property
+    def randomized(self) -> bool:
+        """Whether the row optimiser draws."""
+        return self.optimizer == "randomized_double_greedy"
 
     def remove_features(self, state: MEIBPState) -> int:
         """Remove features as long as that raises the bound; return how many bits that cleared."""

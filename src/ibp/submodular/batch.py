@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from ibp.submodular.double_greedy import double_greedy
-from ibp.submodular.exact import prepare, sphere_search, suggested_shift
+from ibp.submodular.exact import prepare, space_for_preparation, sphere_search
 from ibp.submodular.local_search import local_search
 from ibp.submodular.marginals import rounding_noise
 
@@ -27,19 +27,15 @@ def optimize(
     exchange,
     uniforms,
     node_budget,
-    shift,
-    order,
-    ordered,
-    factor,
-    later,
+    prepared,
     gains,
     group_count,
 ):
     """Improve or replace ``chosen`` in place; return (value, updates, proven).
 
     The local search and the exact search start from ``chosen`` and never end below it; the
-    double greedies ignore it. ``shift`` to ``later`` come from `exact.prepare` and are read by the
-    exact search only.
+    double greedies ignore it. ``prepared`` comes from `exact.prepare` and is read by the exact
+    search only; ``gains`` (2 x K) and ``group_count`` (2 x G) are work space.
     """
     if optimizer in (DOUBLE_GREEDY, RANDOMIZED_DOUBLE_GREEDY):
         value, n_updates = double_greedy(
@@ -60,20 +56,9 @@ def optimize(
     )
     if optimizer == LOCAL_SEARCH:
         return value, n_updates, False
-    noise = rounding_noise(linear, quadratic)
+    noise = rounding_noise(linear, quadratic, group, group_values)
     value, n_nodes, proven = sphere_search(
-        linear,
-        group,
-        group_values,
-        shift,
-        order,
-        ordered,
-        factor,
-        later,
-        chosen,
-        value,
-        node_budget,
-        noise,
+        linear, group, group_values, prepared, chosen, value, node_budget, noise
     )
     return value, n_updates + n_nodes, proven
 
@@ -91,14 +76,9 @@ def optimize_rows(
     group_values = np.empty((0, 1))
     group_count = np.zeros((2, 0), dtype=np.int64)
     gains = np.empty((2, n))
-    order = np.empty(n, dtype=np.int64)
-    ordered = np.empty((n, n))
-    factor = np.empty((n, n))
-    later = np.empty(n)
-    shift = 0.0
-    if optimizer == EXACT and n_rows > 0:
-        shift = suggested_shift(quadratic)
-        prepare(quadratic, shift, order, ordered, factor, later)
+    prepared = space_for_preparation(n)
+    if optimizer == EXACT:
+        prepare(quadratic, prepared)
     values = np.empty(n_rows)
     n_updates = np.empty(n_rows, dtype=np.int64)
     proven = np.empty(n_rows, dtype=np.bool_)
@@ -115,11 +95,7 @@ def optimize_rows(
             exchange,
             uniforms[row],
             node_budget,
-            shift,
-            order,
-            ordered,
-            factor,
-            later,
+            prepared,
             gains,
             group_count,
         )

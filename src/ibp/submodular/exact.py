@@ -64,16 +64,30 @@ def decision_order(shifted, order):
 
 
 @njit(cache=True, nogil=True)
-def prepare(quadratic, shift, order, ordered, factor, later):
+def space_for_preparation(n):
+    """Arrays for `prepare` to fill: (shift, order, ordered, factor, later)."""
+    return (
+        np.zeros(1),
+        np.zeros(n, dtype=np.int64),
+        np.zeros((n, n)),
+        np.zeros((n, n)),
+        np.zeros(n),
+    )
+
+
+@njit(cache=True, nogil=True)
+def prepare(quadratic, prepared):
     """Order and factor a quadratic form for any number of searches.
 
-    Fills ``order``; ``ordered``, W in that order; ``factor``, R with R'R = W + shift I; and
-    ``later[k]``, the sum of W_kj over the elements decided after k.
+    Fills the shift of the diagonal; the order of decisions; W in that order; R with
+    R'R = W + shift I; and for each k the sum of W_kj over the elements decided after it.
     """
+    shift, order, ordered, factor, later = prepared
     n = quadratic.shape[0]
     if n == 0:
         return
-    decision_order(quadratic + shift * np.eye(n), order)
+    shift[0] = suggested_shift(quadratic)
+    decision_order(quadratic + shift[0] * np.eye(n), order)
     for i in range(n):
         later[i] = 0.0
         for j in range(n):
@@ -82,11 +96,11 @@ def prepare(quadratic, shift, order, ordered, factor, later):
             if j < i:
                 later[i] += ordered[i, j]
     for i in range(n):
-        pivot = ordered[i, i] + shift
+        pivot = ordered[i, i] + shift[0]
         for k in range(i):
             pivot -= factor[k, i] ** 2
         # In exact arithmetic no pivot is below the shift.
-        root = np.sqrt(max(pivot, 0.5 * shift))
+        root = np.sqrt(max(pivot, 0.5 * shift[0]))
         factor[i, i] = root
         for j in range(i + 1, n):
             entry = ordered[i, j]
@@ -110,14 +124,13 @@ def move_in_group(g, decided, chosen, group_values, taken, undecided, peak):
 
 
 @njit(cache=True, nogil=True)
-def sphere_search(
-    linear, group, group_values, shift, order, ordered, factor, later, chosen, value, budget, noise
-):
+def sphere_search(linear, group, group_values, prepared, chosen, value, budget, noise):
     """Search for a set better than ``chosen``, whose value is ``value``.
 
     Overwrites ``chosen`` whenever a better set is found. Returns the value, the number of nodes
     visited and whether the search ended before the budget.
     """
+    shift, order, ordered, factor, later = prepared
     n = linear.shape[0]
     n_groups = group_values.shape[0]
     # Everything below is in decision order; level k decides element order[k].
@@ -125,7 +138,7 @@ def sphere_search(
     reachable = np.empty(n + 1)  # sum of y_i^2 / 2 over the levels i < k, all undecided
     reachable[0] = 0.0
     for i in range(n):
-        entry = linear[order[i]] + 0.5 * shift
+        entry = linear[order[i]] + 0.5 * shift[0]
         for k in range(i):
             entry -= factor[k, i] * target[k]
         target[i] = entry / factor[i, i]

@@ -1,9 +1,10 @@
 """Local search for unconstrained submodular maximisation (Feige, Mirrokni and Vondrák 2011).
 
 Grow the set by its best element while that helps; drop the worst when that helps and grow again;
-at a local optimum compare with the complement, and go on from there if it is better. For F shifted
-to a zero minimum the result is at least (1/3 - eps/K) of the optimum, from any start: the proof
-only uses that the set is locally optimal and no worse than its complement.
+at a local optimum compare with the complement, and go on from there if it is better. For F less a
+lower bound of it the result is at least (1/3 - eps/K) of the optimum, from any start: the proof
+only uses that the set is locally optimal and no worse than its complement. With eps = 0 no bound
+enters the search, so that the minimum itself may be subtracted.
 
 Exchanges of one element for another, when no single change helps, are an option of ours. Where the
 search starts from a good set they matter most: a set that was optimal for almost the same function
@@ -159,7 +160,7 @@ def local_search(
     are work space.
     """
     n = linear.shape[0]
-    noise = rounding_noise(linear, quadratic)
+    noise = rounding_noise(linear, quadratic, group, group_values)
     count = group_count[0]
     start_marginals(linear, quadratic, group, chosen, gains, count)
     value = value_from_marginals(linear, quadratic, chosen, gains, group_values, count)

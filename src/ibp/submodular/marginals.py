@@ -91,13 +91,22 @@ def value_from_marginals(linear, quadratic, chosen, gains, group_values, group_c
 
 
 @njit(cache=True, nogil=True)
-def rounding_noise(linear, quadratic):
+def rounding_noise(linear, quadratic, group, group_values):
     """A gain below this is indistinguishable from zero in double precision.
 
-    W is positive semidefinite, so its largest entry stands on the diagonal.
+    Searches accept larger gains only. That is what makes them end: among equals, rounding would
+    otherwise offer the same exchange back and forth.
     """
     n = linear.shape[0]
     largest = 0.0
     for k in range(n):
+        # W is positive semidefinite, so its largest entry stands on the diagonal.
         largest = max(largest, abs(linear[k]), n * quadratic[k, k])
-    return 4.0 * np.finfo(np.float64).eps * largest
+    for g in range(group_values.shape[0]):
+        t = 0
+        largest = max(largest, abs(group_values[g, 0]))
+        for k in range(n):
+            if group[k] == g:
+                t += 1
+                largest = max(largest, abs(group_values[g, t]))
+    return 32.0 * np.finfo(np.float64).eps * largest

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from ibp.submodular import batch
 from ibp.submodular.brute_force import MAX_ELEMENTS, brute_force
-from ibp.submodular.exact import prepare, suggested_shift
+from ibp.submodular.exact import prepare, space_for_preparation
 from ibp.submodular.problem import Problem, Solution
 
 OPTIMIZERS = {
@@ -43,8 +43,8 @@ def maximize(
         Where the local search begins, by default the empty set. The local and the exact search
         never return less than its value; the others ignore it.
     epsilon : float, default=0
-        The local search accepts a change that multiplies F - F_min by more than
-        1 + epsilon / K^2. With 0 any gain above rounding is taken.
+        The local search accepts a change that multiplies F - b by more than 1 + epsilon / K^2,
+        b being a lower bound of F. With 0 any gain above rounding is taken.
     complement : bool, default=True
         Whether the local search compares its result with the complement and goes on from there
         if that is better. Its guarantee needs it.
@@ -68,7 +68,7 @@ def maximize(
         if given.shape != (n,):
             raise ValueError(f"start must have shape {(n,)}; it is {given.shape}")
         chosen[:] = given != 0
-    if epsilon < 0:
+    if not epsilon >= 0:
         raise ValueError(f"epsilon must not be negative; it is {epsilon}")
     arguments = (problem.linear, problem.quadratic, problem.group, problem.group_values)
     if optimizer == "brute_force":
@@ -83,12 +83,9 @@ def maximize(
     uniforms = np.empty(0)
     if optimizer == "randomized_double_greedy":
         uniforms = np.random.default_rng(random_state).random(n)
-    order = np.empty(n, dtype=np.int64)
-    ordered, factor, later = np.empty((n, n)), np.empty((n, n)), np.empty(n)
-    shift = 0.0
+    prepared = space_for_preparation(n)
     if optimizer == "exact":
-        shift = suggested_shift(problem.quadratic)
-        prepare(problem.quadratic, shift, order, ordered, factor, later)
+        prepare(problem.quadratic, prepared)
     value, n_updates, proven = batch.optimize(
         OPTIMIZERS[optimizer],
         *arguments,
@@ -98,11 +95,7 @@ def maximize(
         bool(exchange),
         uniforms,
         NO_LIMIT if node_budget is None else int(node_budget),
-        shift,
-        order,
-        ordered,
-        factor,
-        later,
+        prepared,
         np.empty((2, n)),
         np.zeros((2, problem.group_values.shape[0]), dtype=np.int64),
     )

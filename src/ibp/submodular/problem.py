@@ -72,6 +72,10 @@ class Problem:
             raise ValueError("quadratic has a negative entry: the function is not submodular")
         if n and float(np.linalg.eigvalsh(self.quadratic)[0]) < -1e-10 * scale * n:
             raise ValueError("quadratic must be positive semidefinite")
+        if self.group_values.ndim != 2:
+            raise ValueError(
+                f"group_values must be a matrix; its shape is {self.group_values.shape}"
+            )
         if self.group.size and (
             self.group.min() < NO_GROUP or self.group.max() >= self.group_values.shape[0]
         ):
