@@ -15,7 +15,7 @@ from scipy.special import gammaln
 
 from ibp.submodular import OPTIMIZERS, Problem, Solution, batch, maximize
 from ibp.submodular.brute_force import brute_force
-from ibp.submodular.exact import prepare, suggested_shift
+from ibp.submodular.exact import prepare, space_for_preparation
 from ibp.submodular.local_search import lower_bound
 from ibp.submodular.marginals import (
     flip,
@@ -377,10 +377,9 @@ def test_exact_beats_the_local_search_where_that_is_not_optimal():
 def test_factor_of_the_exact_search_is_a_factor():
     for problem in random_problems(11, 300):
         n = problem.n_elements
-        shift = suggested_shift(problem.quadratic)
-        order = np.empty(n, dtype=np.int64)
-        ordered, factor, later = np.empty((n, n)), np.empty((n, n)), np.empty(n)
-        prepare(problem.quadratic, shift, order, ordered, factor, later)
+        prepared = space_for_preparation(n)
+        prepare(problem.quadratic, prepared)
+        (shift,), order, ordered, factor, later = prepared
         assert sorted(order) == list(range(n))
         np.testing.assert_array_equal(ordered, problem.quadratic[np.ix_(order, order)])
         scale = problem.quadratic.max() + shift
