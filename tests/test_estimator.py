@@ -1490,3 +1490,50 @@ def test_refitting_forgets_the_first_fit(holed):
     assert model.n_features_in_ == 5
     assert model.n_samples_fit_ == 30
     assert model.transform(other).shape == (30, model.n_components_)
+
+
+# A model as a starting point
+
+
+def test_a_model_given_as_init_survives_cloning(data):
+    first = MEIBP(4, max_iter=3, tol=0, random_state=0).fit(data)
+    second = MEIBP(init=first, max_iter=2, tol=0).set_output(transform="pandas")
+    copy = clone(second)
+    assert copy.init is first
+    assert copy.get_params() == second.get_params()
+    assert list(copy.fit(data).transform(data).columns) == list(copy.get_feature_names_out())
+    np.testing.assert_array_equal(copy.assignments_, second.fit(data).assignments_)
+
+
+def test_learning_goes_on_where_the_given_model_stopped(data):
+    settings = {"learn_hyperparameters": True, "tol": 0}
+    first = MEIBP(4, max_iter=10, random_state=0, **settings).fit(data)
+    second = MEIBP(init=first, max_iter=0, **settings).fit(data)
+    assert second.noise_std_ == pytest.approx(first.noise_std_)
+    assert second.factor_std_ == pytest.approx(first.factor_std_)
+    given = MEIBP(init=first, max_iter=0, noise_std=2.0, **settings).fit(data)
+    assert given.noise_std_ == pytest.approx(2.0)
+
+
+def test_no_sample_weight_is_no_sample_weight(data):
+    model = MEIBP(3, max_iter=2, tol=0, random_state=0).fit(data, sample_weight=None)
+    assert model.n_iter_ == 2
+
+
+@pytest.mark.parametrize("n", [2.5, "a", 0, None])
+def test_sample_wants_a_positive_integer(data, n):
+    model = MEIBP(3, max_iter=2, tol=0, random_state=0).fit(data)
+    with pytest.raises(ValueError, match="positive integer"):
+        model.sample(n)
+
+
+def test_values_too_small_to_be_squared(data):
+    with pytest.raises(ValueError, match="too small to be squared"):
+        MEIBP().fit(data * 1e-200)
+
+
+def test_dates_are_refused():
+    dates = pd.DataFrame({"a": pd.to_datetime(["2020-01-01", "2020-01-02"]), "b": [1.0, 2.0]})
+    for X in (dates, dates[["a"]].to_numpy()):
+        with pytest.raises(ValueError, match="dates or times"):
+            MEIBP().fit(X)

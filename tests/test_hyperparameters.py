@@ -3,7 +3,14 @@ import pytest
 from hypothesis import given
 from scipy import integrate, stats
 
-from ibp.model import GammaPosterior, Known, evidence, update_hyperparameters
+from ibp.model import (
+    Factors,
+    GammaPosterior,
+    Known,
+    Statistics,
+    evidence,
+    update_hyperparameters,
+)
 from ibp.model.ibp_prior import column_multiplicities
 from problems import missing_kinds, priors, random_state_parts, seeds
 
@@ -63,3 +70,15 @@ def test_shapes_grow_as_the_supplement_says():
     assert updated.factor_precision.shape == 1.0 + 3 * 5 / 2
     assert updated.alpha.shape == 1.0 + 3
     assert updated.alpha.rate == pytest.approx(1.0 + sum(1 / i for i in range(1, 9)))
+
+
+def test_a_feature_nobody_has_does_not_count():
+    observations, Z, statistics, factors, start = random_state_parts(5, "scattered", learned=True)
+    expected = update_hyperparameters(observations, statistics, factors, start)
+    wider = np.insert(Z, 1, 0, axis=1)
+    more = Factors(*(np.insert(a, 1, a[0], axis=0) for a in vars(factors).values()))
+    found = update_hyperparameters(
+        observations, Statistics.from_codes(observations, wider), more, start
+    )
+    for name in ("noise_precision", "factor_precision", "alpha"):
+        assert getattr(found, name).mean == pytest.approx(getattr(expected, name).mean, rel=1e-12)

@@ -42,3 +42,10 @@ def test_the_authors_way_has_the_papers_histogram(experiment):
     assert abs(found[4] - 68) < 3 * np.sqrt(2 * 100 * 0.68 * 0.32)
     assert abs(found[3] - 19) < 3 * np.sqrt(2 * 100 * 0.19 * 0.81)
     assert found[4] + found[3] + found[5] >= 85
+
+
+@pytest.mark.long
+def test_our_way_finds_four_more_often(experiment):
+    found = counts(experiment, 100, "current")
+    assert found[4] >= 65
+    assert found[4] + found[3] >= 95

@@ -697,3 +697,12 @@ def test_pickled_members_are_refused(saved, tmp_path):
 
     with pytest.raises(ModelFileError):
         ibp.load(rewrite(saved, tmp_path, change_arrays=change_arrays))
+
+
+def test_a_link_stays_a_link(model, tmp_path):
+    target, link = tmp_path / "target.ibp", tmp_path / "link.ibp"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    model.save(link)
+    assert link.is_symlink()
+    assert ibp.load(target).n_components_ == model.n_components_

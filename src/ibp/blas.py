@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    """Looking for the libraries takes milliseconds, so it is done once."""
+    return ThreadpoolController()
 
 
 def single_threaded_blas() -> Any:
     """Hold BLAS to one thread: with more, sums differ in their last bits."""
-    return threadpool_limits(limits=1, user_api="blas")
+    return _controller().limit(limits=1, user_api="blas")
 
 
 def reconstruct(

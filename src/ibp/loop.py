@@ -84,12 +84,13 @@ class History:
 
 @dataclass
 class Run(Generic[StateT]):
-    """A finished run."""
+    """A finished run; ``interrupted`` says whether the user cut the search for a better one."""
 
     state: StateT
     evidence: float
     history: History
     ending: Ending
+    interrupted: bool = False
 
 
 class Stopwatch:
@@ -169,7 +170,7 @@ def run(
             if best is None or current.evidence > best.evidence:
                 best = current
             if current.ending in ("interrupted", "time_limit", "callback"):
-                best.ending = current.ending
+                best.interrupted = current.ending == "interrupted"
                 break
     assert best is not None
     return best

@@ -69,7 +69,8 @@ def save_model(model: Any, path: str | PathLike[str], *, assignments: bool) -> N
     arrays["header"] = np.frombuffer(
         json.dumps(header, allow_nan=False).encode("utf-8"), dtype=np.uint8
     )
-    _write_atomically(Path(path), arrays)
+    assert not any(array.dtype.hasobject for array in arrays.values())  # nothing to pickle
+    _write_atomically(Path(os.path.realpath(path)), arrays)  # a link stays a link
 
 
 def load(path: str | PathLike[str]) -> Any:
@@ -209,7 +210,7 @@ def _write_atomically(path: Path, arrays: dict[str, Any]) -> None:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
+            np.savez(file, **arrays)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -13,6 +13,7 @@ from sklearn.utils.validation import _get_feature_names, validate_data
 FloatingArray = npt.NDArray[np.floating]
 # Squares of larger numbers leave the range of double precision when they are added up.
 LARGEST = 1e100
+SMALLEST = 1e-100
 VARIANCE_RATIO = 1e4
 BLOCK_ROWS = 2048
 
@@ -54,6 +55,11 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> FloatingArray:
         raise ValueError(
             f"X has a value beyond {LARGEST:g} in {_place(np.abs(matrix) > LARGEST, X)}, too large "
             "to be squared and summed. Divide X by a constant."
+        )
+    if 0 < largest < SMALLEST:
+        raise ValueError(
+            f"No value of X is beyond {largest:g}, too small to be squared. "
+            "Multiply X by a constant."
         )
     return matrix
 
@@ -164,9 +170,12 @@ def _missing_as_nan(X: Any) -> Any:
     if isinstance(X, np.ma.MaskedArray):
         numbers = X.astype(np.result_type(X.dtype, np.float32))
         return np.where(np.ma.getmaskarray(X), np.nan, numbers.data)
-    if hasattr(X, "iloc") and hasattr(X, "dtypes") and "O" in {t.kind for t in X.dtypes}:
-        return X.mask(X.isna(), np.nan)
-    if getattr(getattr(X, "dtype", None), "kind", None) in ("m", "M"):
+    kinds = {getattr(getattr(X, "dtype", None), "kind", None)}
+    if hasattr(X, "iloc") and hasattr(X, "dtypes"):
+        kinds = {dtype.kind for dtype in np.atleast_1d(X.dtypes)}
+        if "O" in kinds:
+            return X.mask(X.isna(), np.nan)
+    if kinds & {"m", "M"}:
         raise ValueError("X holds dates or times; convert them to numbers of one unit first.")
     return X
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from os import PathLike
 from typing import Any
 
@@ -36,8 +37,10 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def _n_features_out(self) -> int:
         return int(self.n_components_)
 
-    def _assign(self, matrix: npt.NDArray[np.floating]) -> tuple[npt.NDArray[np.uint8], FloatArray]:
-        """Assignments of new rows, and what each of their bits is worth."""
+    def _assign(
+        self, matrix: npt.NDArray[np.floating], *, with_losses: bool = False
+    ) -> tuple[npt.NDArray[np.uint8], FloatArray]:
+        """Assignments of new rows and, if asked for, what each of their bits is worth."""
         from ibp.methods.assign import FrozenModel  # compiled code: loaded when it is needed
 
         frozen = FrozenModel(
@@ -50,7 +53,9 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             thorough=self.row_start == "current",
             node_budget=self.node_budget,
         )
-        return frozen.assign(Observations.from_array(matrix), effective_n_jobs(self.n_jobs))
+        return frozen.assign(
+            Observations.from_array(matrix), effective_n_jobs(self.n_jobs), with_losses=with_losses
+        )
 
     def transform(self, X: Any) -> npt.NDArray[np.uint8]:
         """Find the features of new observations.
@@ -82,10 +87,11 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         -------
         ndarray of shape (n_samples, n_components_)
             What the row objective, a log-probability in nats, loses when that bit alone flips.
-            Near 0: either value explains the row about as well.
+            Near 0: either value explains the row about as well. Below 0: the optimizer, a double
+            greedy, has left something to gain.
         """
         check_is_fitted(self)
-        return self._assign(check_matrix(self, X, reset=False))[1]
+        return self._assign(check_matrix(self, X, reset=False), with_losses=True)[1]
 
     def inverse_transform(self, Z: Any) -> FloatArray:
         """Reconstruct observations from features: Z times ``components_``.
@@ -157,8 +163,8 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             Their features.
         """
         check_is_fitted(self)
-        if n_samples < 1:
-            raise ValueError(f"n_samples must be at least 1; it is {n_samples}")
+        if not isinstance(n_samples, Integral) or n_samples < 1:
+            raise ValueError(f"n_samples must be a positive integer; it is {n_samples!r}")
         if random_state is None:
             random_state = self.random_state
         (rng,) = spawn_generators(random_state, 1)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from copy import copy
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import _fit_context
+from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -66,14 +67,16 @@ default="local_search"
     node_budget : int, default=10000
         Nodes that the exact search may visit for a row before it settles for the best found.
     row_start : {"current", "empty"}, default="current"
-        ``"current"``: a search starts from the row as it is and never ends lower, tries exchanges
-        of features and the complement, and once per sweep the removal of each feature is tried.
+        ``"current"``: a search starts from the row as it is and never ends lower; it also tries
+        exchanges of features and the complement. Once Z has taken shape, each sweep tries the
+        removal of each feature.
         ``"empty"``: the search of the paper's authors, from nothing and without any of these; it
         can lower the evidence now and then.
     init : "random", dict or fitted model, default="random"
         The start: random; given as ``{"Z": N x K, "mu": K x D, "sigma": K x D}``, the last two
         being the locations and scales of the factors' truncated Gaussians; or another model fitted
-        to the same rows.
+        to the same rows, whose noise_std_ and factor_std_ are then where learning starts unless
+        others are given.
     block_size : int, default=1
         How many rows are visited between two refreshes of the factors.
     shuffle : bool, default=False
@@ -224,6 +227,29 @@ default="local_search"
         self.n_jobs = n_jobs
         self.verbose = verbose
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Get the parameters; a model given as ``init`` is data, not a part with its own.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Makes no difference.
+
+        Returns
+        -------
+        dict
+            Parameter names and values.
+        """
+        return super().get_params(deep=False)
+
+    def __sklearn_clone__(self) -> MEIBP:
+        # A model given as init is a starting point: cloned, it would be no longer fitted.
+        bare = copy(self)
+        bare.init = "random"
+        clone = BaseEstimator.__sklearn_clone__(bare)
+        clone.init = self.init
+        return clone
+
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, **unsupported: Any) -> MEIBP:
         """Find the features of X and their number.
@@ -242,9 +268,10 @@ default="local_search"
         MEIBP
             The fitted model.
         """
-        if unsupported:
+        given = sorted(name for name, value in unsupported.items() if value is not None)
+        if given:
             raise TypeError(
-                f"{type(self).__name__}.fit does not support {', '.join(sorted(unsupported))}. "
+                f"{type(self).__name__}.fit does not support {', '.join(given)}. "
                 "For integer sample weights repeat the rows."
             )
         matrix = check_matrix(self, X, reset=True)
@@ -305,7 +332,7 @@ default="local_search"
             callbacks=self._callbacks(),
         )
         self._keep(method, result)
-        self._warn_about_fit(result.ending)
+        self._warn_about_fit(result)
 
     def _keep(self, method: Any, result: Any) -> None:
         state = result.state
@@ -328,13 +355,13 @@ default="local_search"
         self.n_iter_ = len(result.history.evidence)
         self.converged_ = result.ending == "converged"
 
-    def _warn_about_fit(self, ending: str) -> None:
+    def _warn_about_fit(self, result: Any) -> None:
         def warn(message: str, category: type[Warning] = UserWarning) -> None:
             warnings.warn(message, category, stacklevel=6)
 
-        if ending == "interrupted":
+        if result.interrupted:
             warn(f"Interrupted: this is the model after {self.n_iter_} sweeps.")
-        if ending == "max_iter" and self.tol > 0:
+        if result.ending == "max_iter" and self.tol > 0:
             warn(
                 f"No convergence within {self.max_iter} sweeps; increase max_iter or tol.",
                 ConvergenceWarning,
@@ -351,6 +378,8 @@ default="local_search"
         stds = {}
         for name in ("noise_std", "factor_std"):
             given = getattr(self, name)
+            if given is None and self.learn_hyperparameters:
+                given = getattr(self.init, f"{name}_", None)
             if given is None and not scale > 0:
                 raise ValueError(
                     f"X is constant, so there is no scale to estimate {name} from. Give {name} "

@@ -27,7 +27,8 @@ def assign_rows(
 ):
     """Optimise ``rows``, which should come sorted by pattern, each from the empty set.
 
-    Fills their rows of ``chosen`` and of ``losses``, what the row objective loses when a bit flips.
+    Fills their rows of ``chosen`` and, unless it is empty, of ``losses``: what the row objective
+    loses when a bit flips.
     ``thorough`` adds the complement step and exchanges to the local search.
     """
     n_components, n_features = mean.shape
@@ -75,6 +76,8 @@ def assign_rows(
             gains,
             group_count,
         )
+        if losses.shape[0] == 0:
+            continue
         start_marginals(linear, quadratic, group, chosen[n], gains[0], group_count[0])
         for k in range(n_components):
             losses[n, k] = gains[0, k] if chosen[n, k] else -gains[0, k]

@@ -7,6 +7,9 @@ from numba import njit
 
 from ibp.kernels.truncated_normal import standard_entropy, standard_moments_of
 
+# Column groups narrower than this on average are handled column by column.
+NARROW_GROUP = 8
+
 
 # Reassociation lets the compiler add in several lanes at once; the order is fixed at compile time.
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
@@ -62,27 +65,47 @@ def update_factors(
     mean,
     variance,
     residual,
+    by_column,
 ):
-    """`ibp.model.factors.update_factors` in place; ``residual`` (D floats) is work space."""
+    """`ibp.model.factors.update_factors` in place.
+
+    ``residual`` (D floats) and ``by_column`` (D x K) are work space. Wide column groups are
+    combined row by row; where most groups hold a column or two, the means are also kept by column,
+    so that a column's coupling is one inner product.
+    """
     n_components, n_features = cross.shape
+    n_groups = group_start.shape[0] - 1
+    narrow = n_groups * NARROW_GROUP > n_features
+    if narrow:
+        for k in range(n_components):
+            for d in range(n_features):
+                by_column[d, k] = mean[k, d]
     for k in range(n_components):
         for d in range(n_features):
             residual[d] = cross[k, d]
-        for g in range(group_start.shape[0] - 1):
+        for g in range(n_groups):
             start = group_start[g]
             stop = group_start[g + 1]
-            subtract_combination(residual, gram[g, k], mean, k, start, stop)
-            own_variance = 1.0 / (noise_precision * gram[g, k, k] + factor_precision)
+            own = gram[g, k, k]
+            if narrow:
+                for d in range(start, stop):
+                    coupling = dot(gram[g, k], by_column[d])
+                    residual[d] -= coupling - own * by_column[d, k]
+            else:
+                subtract_combination(residual, gram[g, k], mean, k, start, stop)
+            own_variance = 1.0 / (noise_precision * own + factor_precision)
             own_scale = math.sqrt(own_variance)
             step = own_variance * noise_precision
             for d in range(start, stop):
                 location[k, d] = step * residual[d]
                 scale[k, d] = own_scale
                 residual[d] = location[k, d] / own_scale
-            standard_moments_of(residual[start:stop], mean[k, start:stop], variance[k, start:stop])
-            for d in range(start, stop):
-                mean[k, d] *= own_scale
-                variance[k, d] *= own_variance
+        standard_moments_of(residual, mean[k], variance[k])
+        for d in range(n_features):
+            mean[k, d] *= scale[k, d]
+            variance[k, d] *= scale[k, d] * scale[k, d]
+            if narrow:
+                by_column[d, k] = mean[k, d]
 
 
 @njit(cache=True, nogil=True)

@@ -118,8 +118,13 @@ def apply_row_change(old, new, x, observed, group_start, gram, cross, counts):
     for g in range(gram.shape[0]):
         if observed[group_start[g]]:
             for k in range(n):
+                if new[k] == old[k]:
+                    continue
                 for j in range(n):
-                    gram[g, k, j] += np.float64(new[k] * new[j]) - np.float64(old[k] * old[j])
+                    change = np.float64(new[k] * new[j]) - np.float64(old[k] * old[j])
+                    gram[g, k, j] += change
+                    if new[j] == old[j]:  # else the pair comes up again as (j, k)
+                        gram[g, j, k] += change
     return n_changed
 
 
@@ -167,6 +172,7 @@ def sweep_rows(
     n_components, n_features = mean.shape
     x = np.empty(n_features)
     residual = np.empty(n_features)
+    by_column = np.empty((n_features, n_components))
     observed = np.empty(n_features, dtype=np.bool_)
     packed = np.empty((n_components, n_features))
     linear = np.empty(n_components)
@@ -206,6 +212,7 @@ def sweep_rows(
                 mean,
                 variance,
                 residual,
+                by_column,
             )
             cached_pattern[:] = -1
             dirty = False

@@ -35,12 +35,12 @@ class FrozenModel:
     node_budget: int
 
     def assign(
-        self, observations: Observations, n_jobs: int = 1
+        self, observations: Observations, n_jobs: int = 1, *, with_losses: bool = False
     ) -> tuple[npt.NDArray[np.uint8], FloatArray]:
-        """Assignments, and what the row objective loses when one of their bits flips."""
+        """Assignments and, if asked for, what the row objective loses when a bit flips."""
         n_rows, n_components = observations.n_samples, self.counts.size
         chosen = np.zeros((n_rows, n_components), dtype=np.uint8)
-        losses = np.zeros((n_rows, n_components))
+        losses = np.zeros((n_rows if with_losses else 0, n_components))
         if n_components == 0 or n_rows == 0:
             return chosen, losses
         log_odds = np.log(self.counts) - np.log(self.n_samples + 1.0 - self.counts)

@@ -42,21 +42,49 @@ class Evidence:
         )
 
 
+# An error that is a smaller part of the data's sum of squares has lost digits to cancellation.
+CANCELLATION = 1e-5
+
+
 def squared_error(
-    observations: Observations, statistics: Statistics, factors: Factors, *, expected: bool
+    observations: Observations,
+    statistics: Statistics,
+    factors: Factors,
+    *,
+    expected: bool,
+    codes: npt.NDArray[np.generic] | None = None,
 ) -> float:
-    """Sum over observed entries of (x - z a)^2: its expectation, or its value at E[A]."""
-    quadratic = 0.0
+    """Sum over observed entries of (x - z a)^2: its expectation, or its value at E[A].
+
+    From the statistics alone if that is accurate; a close fit far from zero is the small difference
+    of large sums, and is summed from the residuals if the ``codes`` are given.
+    """
+    quadratic, variance = 0.0, 0.0
     for g in range(observations.group_start.size - 1):
         columns = slice(observations.group_start[g], observations.group_start[g + 1])
         mean = factors.mean[:, columns]
         quadratic += float(np.einsum("kd,kd->", mean, statistics.gram[g] @ mean))
         if expected:
             own = np.diagonal(statistics.gram[g])
-            quadratic += float(own @ factors.variance[:, columns].sum(axis=1))
+            variance += float(own @ factors.variance[:, columns].sum(axis=1))
     linear = float(np.einsum("kd,kd->", statistics.cross, factors.mean))
-    # Rounding can push a perfect fit below zero.
-    return max(observations.sum_of_squares - 2.0 * linear + quadratic, 0.0)
+    error = observations.sum_of_squares - 2.0 * linear + quadratic
+    if error < CANCELLATION * observations.sum_of_squares and codes is not None:
+        error = _residual_sum_of_squares(observations, factors, codes)
+    return max(error, 0.0) + variance
+
+
+def _residual_sum_of_squares(
+    observations: Observations, factors: Factors, codes: npt.NDArray[np.generic]
+) -> float:
+    """One pass over X."""
+    total = 0.0
+    for rows, block in observations.blocks():
+        residual = block - codes[rows].astype(np.float64) @ factors.mean
+        if observations.n_observed < observations.values.size:
+            residual[np.isnan(observations.values[rows][:, observations.column_order])] = 0.0
+        total += float(np.einsum("nd,nd->", residual, residual))
+    return total
 
 
 def evidence(
@@ -66,13 +94,16 @@ def evidence(
     hyperparameters: Hyperparameters,
     prior: Prior = "shifted",
     multiplicities: npt.NDArray[np.int64] | None = None,
+    codes: npt.NDArray[np.generic] | None = None,
 ) -> Evidence:
-    """The bound of a state. ``multiplicities`` of equal columns are needed for ``prior="lof"``."""
-    active = statistics.counts > 0
-    if not active.all():
-        statistics, factors = statistics.select(active), factors.select(active)
+    """The bound of a state.
+
+    ``multiplicities`` of equal columns are needed for ``prior="lof"``; ``codes``, the assignments,
+    keep the likelihood accurate where it would cancel.
+    """
+    statistics, factors, codes = _active(statistics, factors, codes)
     tau = hyperparameters.noise_precision
-    error = squared_error(observations, statistics, factors, expected=True)
+    error = squared_error(observations, statistics, factors, expected=True, codes=codes)
     alpha = hyperparameters.alpha
     return Evidence(
         likelihood=0.5 * observations.n_observed * (tau.mean_log - np.log(2.0 * np.pi))
@@ -91,14 +122,30 @@ def evidence(
     )
 
 
+def _active(
+    statistics: Statistics, factors: Factors, codes: npt.NDArray[np.generic] | None
+) -> tuple[Statistics, Factors, npt.NDArray[np.generic] | None]:
+    """Leave out the features that no row has."""
+    active = statistics.counts > 0
+    if active.all():
+        return statistics, factors, codes
+    return (
+        statistics.select(active),
+        factors.select(active),
+        None if codes is None else codes[:, active],
+    )
+
+
 def update_hyperparameters(
     observations: Observations,
     statistics: Statistics,
     factors: Factors,
     hyperparameters: Hyperparameters,
+    codes: npt.NDArray[np.generic] | None = None,
 ) -> Hyperparameters:
     """Supplement S.3: the conjugate updates of tau_X, tau_A and alpha (known ones stay)."""
-    error = squared_error(observations, statistics, factors, expected=True)
+    statistics, factors, codes = _active(statistics, factors, codes)
+    error = squared_error(observations, statistics, factors, expected=True, codes=codes)
     n_active = statistics.n_components
     return Hyperparameters(
         noise_precision=hyperparameters.noise_precision.updated(
@@ -116,10 +163,11 @@ def train_log_likelihood(
     statistics: Statistics,
     factors: Factors,
     hyperparameters: Hyperparameters,
+    codes: npt.NDArray[np.generic] | None = None,
 ) -> float:
     """Mean over observed entries of ln N(x; z E[A], noise_std^2)."""
     tau = hyperparameters.noise_precision.mean
-    error = squared_error(observations, statistics, factors, expected=False)
+    error = squared_error(observations, statistics, factors, expected=False, codes=codes)
     n = max(observations.n_observed, 1)
     return 0.5 * float(np.log(tau / (2.0 * np.pi))) - 0.5 * tau * error / n
 
@@ -133,6 +181,8 @@ def removal_gains(
     multiplicity: npt.NDArray[np.int64] | None = None,
 ) -> npt.NDArray[np.float64]:
     """What the bound gains if a feature is taken from all its rows, the other factors unchanged.
+
+    Every feature must be in use.
 
     ``multiplicity`` is, for ``prior="lof"``, the number of columns equal to each feature's own.
     """

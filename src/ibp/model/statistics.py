@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ibp.model.observations import Observations
+from ibp.model.observations import BLOCK_ROWS, Observations
 
 FloatArray = npt.NDArray[np.float64]
+PAIRS_AT_ONCE = 1 << 21
 
 
 @dataclass
@@ -41,10 +42,13 @@ class Statistics:
         k = codes.shape[1]
         gram = np.zeros((n_groups, k, k))
         cross = np.zeros((k, observations.n_features))
-        for rows, block in observations.blocks():
+        complete = observations.n_observed == observations.values.size
+        # Products of pairs of codes take K^2 numbers a row.
+        n_rows = BLOCK_ROWS if complete else max(8, min(BLOCK_ROWS, PAIRS_AT_ONCE // max(k * k, 1)))
+        for rows, block in observations.blocks(n_rows):
             z = codes[rows].astype(np.float64)
             cross += z.T @ block
-            if n_groups == 1 and observations.pattern_row.size <= 1:
+            if complete:
                 gram[0] += z.T @ z
             else:
                 seen = observations.observed_groups(rows).astype(np.float64)

@@ -1,10 +1,10 @@
 """Maximising quadratic submodular functions of a set: a part that knows nothing of the model.
 
-`Problem` states the function, `maximize` runs an optimiser on it. The optimisers themselves are
-compiled functions on plain arrays, one file each.
+`Problem` states the function, `maximize` runs an optimiser on it and `maximize_rows` on many. The
+optimisers themselves are compiled functions on plain arrays, one file each.
 """
 
-from ibp.submodular.maximize import OPTIMIZERS, maximize
+from ibp.submodular.maximize import OPTIMIZERS, maximize, maximize_rows
 from ibp.submodular.problem import Problem, Solution
 
-__all__ = ["OPTIMIZERS", "Problem", "Solution", "maximize"]
+__all__ = ["OPTIMIZERS", "Problem", "Solution", "maximize", "maximize_rows"]

@@ -51,12 +51,14 @@ def lower_bound(linear, quadratic, group, group_values):
 
 
 @njit(cache=True, nogil=True)
-def climb(quadratic, group, group_values, chosen, gains, group_count, noise, rate, value, floor):
+def climb(
+    quadratic, group, group_values, chosen, gains, group_count, noise, rate, value, floor, limit
+):
     """Grow and prune until no single change gains enough.
 
     A change is accepted if it gains more than rounding noise and more than ``rate`` times the
     current value above ``floor``, a lower bound of F. Returns the value and the number of marginals
-    that were evaluated.
+    that were evaluated, which ``limit`` bounds.
     """
     n = chosen.shape[0]
     n_updates = 0
@@ -72,7 +74,7 @@ def climb(quadratic, group, group_values, chosen, gains, group_count, noise, rat
                         best_gain = gain
                         best = k
             n_updates += n
-            if best < 0:
+            if best < 0 or n_updates > limit:
                 break
             flip(best, quadratic, group, chosen, gains, group_count)
             value += best_gain
@@ -85,7 +87,7 @@ def climb(quadratic, group, group_values, chosen, gains, group_count, noise, rat
                     best_gain = gain
                     best = k
         n_updates += n
-        if best < 0:
+        if best < 0 or n_updates > limit:
             return value, n_updates
         flip(best, quadratic, group, chosen, gains, group_count)
         value += best_gain
@@ -166,12 +168,16 @@ def local_search(
     value = value_from_marginals(linear, quadratic, chosen, gains, group_values, count)
     rate = epsilon / (n * n) if n > 0 else 0.0
     floor = value if rate == 0.0 else lower_bound(linear, quadratic, group, group_values)
+    # Far more than a search takes; compiled code cannot be interrupted, so it must end for sure.
+    limit = 1000 * (n + 1) * (n + 1)
     total_updates = 0
     while True:
         value, n_updates = climb(
-            quadratic, group, group_values, chosen, gains, count, noise, rate, value, floor
+            quadratic, group, group_values, chosen, gains, count, noise, rate, value, floor, limit
         )
         total_updates += n_updates
+        if total_updates > limit:
+            break
         if exchange:
             gain, leaving, entering = best_exchange(
                 quadratic,

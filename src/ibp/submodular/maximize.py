@@ -100,3 +100,54 @@ def maximize(
         np.zeros((2, problem.group_values.shape[0]), dtype=np.int64),
     )
     return Solution(chosen.astype(bool), float(value), int(n_updates), bool(proven))
+
+
+def maximize_rows(
+    linear: npt.ArrayLike,
+    quadratic: npt.ArrayLike,
+    optimizer: str = "local_search",
+    *,
+    complement: bool = True,
+    exchange: bool = False,
+    node_budget: int | None = None,
+    random_state: np.random.Generator | int | None = None,
+) -> list[Solution]:
+    """Maximise many problems that share a quadratic form and have no groups.
+
+    Parameters
+    ----------
+    linear : array-like of shape (n_problems, K)
+        One linear term per problem.
+    quadratic : array-like of shape (K, K)
+        The quadratic form of all; the exact search factors it once.
+    optimizer, complement, exchange, node_budget, random_state
+        As in `maximize`; every search starts from the empty set.
+
+    Returns
+    -------
+    list of Solution
+        One per problem.
+    """
+    rows = np.atleast_2d(np.ascontiguousarray(linear, dtype=np.float64))
+    form = Problem(np.zeros(rows.shape[1]), np.asarray(quadratic)).quadratic  # checks it
+    if not np.isfinite(rows).all():
+        raise ValueError("linear must be finite")
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(f"unknown optimizer {optimizer!r}; choose one of {', '.join(OPTIMIZERS)}")
+    chosen = np.zeros(rows.shape, dtype=np.uint8)
+    randomized = optimizer == "randomized_double_greedy"
+    uniforms = np.random.default_rng(random_state).random((len(rows), rows.shape[1] * randomized))
+    values, n_updates, proven = batch.optimize_rows(
+        OPTIMIZERS[optimizer],
+        rows,
+        form,
+        chosen,
+        bool(complement),
+        bool(exchange),
+        uniforms,
+        NO_LIMIT if node_budget is None else int(node_budget),
+    )
+    return [
+        Solution(chosen[i].astype(bool), float(values[i]), int(n_updates[i]), bool(proven[i]))
+        for i in range(len(rows))
+    ]
