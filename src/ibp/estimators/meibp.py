@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ibp.blas import single_threaded_blas
 from ibp.estimators.base import BinaryFeatureModel
 from ibp.model.hyperparameters import GammaPosterior, Hyperparameters
 from ibp.model.observations import Observations
@@ -311,10 +312,9 @@ default="local_search"
 
         observations = Observations.from_array(matrix)
         start = self._start(observations)
-        n_components = getattr(start, "n_components", None) or start.assignments.shape[1]
         method = MEIBPMethod(
             start,
-            self._hyperparameters(observations, n_components, scale),
+            self._hyperparameters(observations, start.n_components, scale),
             prior=self.prior,
             optimizer=self.optimizer,
             row_start=self.row_start,
@@ -348,7 +348,8 @@ default="local_search"
         self.alpha_ = float(state.hyperparameters.alpha.mean)
         self.noise_std_ = state.hyperparameters.noise_std
         self.factor_std_ = state.hyperparameters.factor_std
-        evidence = method.evidence(state)
+        with single_threaded_blas():
+            evidence = method.evidence(state)
         self.evidence_ = float(evidence.total)
         self.evidence_parts_ = {name: float(value) for name, value in vars(evidence).items()}
         self.history_ = result.history.as_arrays()
@@ -473,9 +474,9 @@ default="local_search"
                 },
                 observations,
             )
-        if self.n_components is not None and start.assignments.shape[1] > self.n_components:
+        if self.n_components is not None and start.n_components > self.n_components:
             raise ValueError(
-                f"init has {start.assignments.shape[1]} features, more than "
+                f"init has {start.n_components} features, more than "
                 f"n_components={self.n_components} allows."
             )
         return start
