@@ -39,31 +39,6 @@ def suggested_shift(quadratic):
 
 
 @njit(cache=True, nogil=True)
-def decision_order(shifted, order):
-    """Fill ``order`` so that the last element is the one best determined given all others.
-
-    The conditional precision of an element given real-valued others is 1 / (W^-1)_kk. Taking the
-    most precise first leaves the least room to the branches near the root.
-    """
-    n = shifted.shape[0]
-    inverse = np.linalg.inv(shifted)
-    left = np.ones(n, dtype=np.bool_)
-    for position in range(n - 1, -1, -1):
-        best = -1
-        for k in range(n):
-            if left[k] and (best < 0 or inverse[k, k] < inverse[best, best]):
-                best = k
-        order[position] = best
-        left[best] = False
-        for i in range(n):
-            if left[i]:
-                scale = inverse[i, best] / inverse[best, best]
-                for j in range(n):
-                    if left[j]:
-                        inverse[i, j] -= scale * inverse[best, j]
-
-
-@njit(cache=True, nogil=True)
 def space_for_preparation(n):
     """Arrays for `prepare` to fill: (shift, order, ordered, factor, later)."""
     return (
@@ -81,32 +56,42 @@ def prepare(quadratic, prepared):
 
     Fills the shift of the diagonal; the order of decisions; W in that order; R with
     R'R = W + shift I; and for each k the sum of W_kj over the elements decided after it.
+
+    Decisions go from the last element to the first, and the earlier ones should be the surer ones:
+    those with a large diagonal of R. So the factorisation takes the smallest pivot left, always.
     """
     shift, order, ordered, factor, later = prepared
     n = quadratic.shape[0]
-    if n == 0:
-        return
     shift[0] = suggested_shift(quadratic)
-    decision_order(quadratic + shift[0] * np.eye(n), order)
+    pivot = np.empty(n)
+    for i in range(n):
+        order[i] = i
+        pivot[i] = quadratic[i, i] + shift[0]
+    for i in range(n):
+        smallest = i
+        for j in range(i + 1, n):
+            if pivot[j] < pivot[smallest]:
+                smallest = j
+        order[i], order[smallest] = order[smallest], order[i]
+        pivot[i], pivot[smallest] = pivot[smallest], pivot[i]
+        for k in range(i):
+            factor[k, i], factor[k, smallest] = factor[k, smallest], factor[k, i]
+        # In exact arithmetic no pivot is below the shift.
+        factor[i, i] = np.sqrt(max(pivot[i], 0.5 * shift[0]))
+        for j in range(i):
+            factor[i, j] = 0.0
+        for j in range(i + 1, n):
+            entry = quadratic[order[i], order[j]]
+            for k in range(i):
+                entry -= factor[k, i] * factor[k, j]
+            factor[i, j] = entry / factor[i, i]
+            pivot[j] -= factor[i, j] ** 2
     for i in range(n):
         later[i] = 0.0
         for j in range(n):
             ordered[i, j] = quadratic[order[i], order[j]]
-            factor[i, j] = 0.0
             if j < i:
                 later[i] += ordered[i, j]
-    for i in range(n):
-        pivot = ordered[i, i] + shift[0]
-        for k in range(i):
-            pivot -= factor[k, i] ** 2
-        # In exact arithmetic no pivot is below the shift.
-        root = np.sqrt(max(pivot, 0.5 * shift[0]))
-        factor[i, i] = root
-        for j in range(i + 1, n):
-            entry = ordered[i, j]
-            for k in range(i):
-                entry -= factor[k, i] * factor[k, j]
-            factor[i, j] = entry / root
 
 
 @njit(cache=True, nogil=True)
