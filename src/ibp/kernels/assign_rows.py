@@ -1,15 +1,15 @@
 """The best rows for new observations, with q(A) and the counts frozen."""
 
 import numpy as np
-from numba import njit
 
+from ibp.compiled import kernel
 from ibp.kernels.factors import dot, quadratic_form
 from ibp.submodular.batch import EXACT, optimize
 from ibp.submodular.exact import prepare, space_for_preparation
 from ibp.submodular.marginals import start_marginals
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def assign_rows(
     values,
     rows,

@@ -3,8 +3,8 @@
 import math
 
 import numpy as np
-from numba import njit
 
+from ibp.compiled import kernel
 from ibp.kernels.truncated_normal import standard_entropy, standard_moments_of
 
 # Column groups narrower than this on average are handled column by column.
@@ -12,7 +12,7 @@ NARROW_GROUP = 8
 
 
 # Reassociation lets the compiler add in several lanes at once; the order is fixed at compile time.
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@kernel(fastmath={"reassoc", "contract"})
 def dot(a, b):
     """Inner product of two vectors."""
     total = 0.0
@@ -21,7 +21,7 @@ def dot(a, b):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def subtract_combination(target, coefficients, rows, skip, start, stop):
     """Subtract from target[start:stop] the combination of ``rows``, leaving out one row.
 
@@ -53,7 +53,7 @@ def subtract_combination(target, coefficients, rows, skip, start, stop):
             target[d] -= c0 * r0[d]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def update_factors(
     gram,
     cross,
@@ -108,7 +108,7 @@ def update_factors(
                 by_column[d, k] = mean[k, d]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def feature_evidence(k, location, scale, mean, variance, precision, mean_log_precision, log_alpha):
     """eta_k of `ibp.model.factors.feature_evidence` for one feature."""
     n_features = location.shape[1]
@@ -122,7 +122,7 @@ def feature_evidence(k, location, scale, mean, variance, precision, mean_log_pre
     return prior - 0.5 * precision * second + entropy + log_alpha
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def quadratic_form(observed, mean, variance, noise_precision, packed, quadratic, total_variance):
     """W and the variance term of `ibp.model.row_objective` for rows that observe some columns.
 

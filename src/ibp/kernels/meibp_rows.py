@@ -8,8 +8,8 @@ every changed row). It works on the arrays of the state in place.
 import math
 
 import numpy as np
-from numba import njit
 
+from ibp.compiled import kernel
 from ibp.kernels.factors import dot, feature_evidence, quadratic_form, update_factors
 from ibp.submodular.batch import DOUBLE_GREEDY, EXACT, RANDOMIZED_DOUBLE_GREEDY, optimize
 from ibp.submodular.exact import prepare
@@ -19,7 +19,7 @@ from ibp.submodular.marginals import rounding_noise, start_marginals, value_from
 CACHED_PATTERNS = 64
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def row_key(n, half):
     """64 well-mixed bits that stand for row n; two halves make 128."""
     x = np.uint64(2 * n + half + 1) * np.uint64(0x9E3779B97F4A7C15)
@@ -28,7 +28,7 @@ def row_key(n, half):
     return x ^ (x >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def column_hashes(assignments):
     """A 128-bit hash per column, the exclusive or of its rows' keys, shape (K, 2).
 
@@ -47,7 +47,7 @@ def column_hashes(assignments):
     return hashes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def group_new_features(counts, group, group_values):
     """Shifted classes: the features nobody else has, with -ln K+!. Returns the number of groups."""
     n = counts.shape[0]
@@ -65,7 +65,7 @@ def group_new_features(counts, group, group_values):
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def group_equal_columns(row, own, counts, column_hash, group, group_values):
     """Left-ordered form: columns equal outside the row, with -ln t! - ln (c - t)!.
 
@@ -103,7 +103,7 @@ def group_equal_columns(row, own, counts, column_hash, group, group_values):
     return n_groups
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def apply_row_change(old, new, x, observed, group_start, gram, cross, counts):
     """Bring the statistics up to date with a changed row; return how many bits changed."""
     n = old.shape[0]
@@ -128,7 +128,7 @@ def apply_row_change(old, new, x, observed, group_start, gram, cross, counts):
     return n_changed
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep_rows(
     values,
     rows,

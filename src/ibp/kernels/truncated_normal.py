@@ -9,8 +9,8 @@ precision; to its left a short continued fraction is exact.
 import math
 
 import numpy as np
-from numba import njit
 
+from ibp.compiled import kernel
 from ibp.model.truncated_normal import standard_moments
 
 TABLE_START = -20.0
@@ -42,7 +42,7 @@ def _interpolate():
 MEAN_TABLE, VARIANCE_TABLE = _interpolate()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def tail_moments(x):
     """Mean and variance of TN(x, 1) to the left of the table."""
     rest = -x
@@ -52,7 +52,7 @@ def tail_moments(x):
     return mean, mean * mean * (-2.0 * x / rest + 4.0 / (rest * rest) - 1.0)
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def standard_moments_of(ratio, mean, variance):
     """Fill ``mean`` and ``variance`` with the moments of TN(ratio, 1), elementwise.
 
@@ -79,7 +79,7 @@ def standard_moments_of(ratio, mean, variance):
                 mean[i], variance[i] = tail_moments(ratio[i])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def standard_entropy(x, mean):
     """Entropy of TN(x, 1), whose mean the caller has."""
     if x < 0.0:

@@ -1,8 +1,8 @@
 """One entry for every optimiser, for one problem or many, in compiled code."""
 
 import numpy as np
-from numba import njit
 
+from ibp.compiled import kernel
 from ibp.submodular.double_greedy import double_greedy
 from ibp.submodular.exact import prepare, space_for_preparation, sphere_search
 from ibp.submodular.local_search import local_search
@@ -14,7 +14,7 @@ DOUBLE_GREEDY = 2
 RANDOMIZED_DOUBLE_GREEDY = 3
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def optimize(
     optimizer,
     linear,
@@ -63,7 +63,7 @@ def optimize(
     return value, n_updates + n_nodes, proven
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def optimize_rows(
     optimizer, linear, quadratic, chosen, complement, exchange, uniforms, node_budget
 ):

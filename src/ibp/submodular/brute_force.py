@@ -1,8 +1,8 @@
 """Every set, in Gray-code order: the oracle that the other optimisers are tested against."""
 
 import numpy as np
-from numba import njit
 
+from ibp.compiled import kernel
 from ibp.submodular.marginals import (
     flip,
     gain_of_adding,
@@ -14,7 +14,7 @@ from ibp.submodular.marginals import (
 MAX_ELEMENTS = 20
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def brute_force(linear, quadratic, group, group_values, chosen):
     """Overwrite ``chosen`` with a maximiser; return the largest and the smallest value of F.
 

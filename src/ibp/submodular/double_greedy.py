@@ -7,8 +7,8 @@ expectation). Gains do not change with the shift, so none is computed.
 """
 
 import numpy as np
-from numba import njit
 
+from ibp.compiled import kernel
 from ibp.submodular.marginals import (
     flip,
     gain_of_adding,
@@ -18,7 +18,7 @@ from ibp.submodular.marginals import (
 )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def double_greedy(linear, quadratic, group, group_values, chosen, uniforms, gains, group_count):
     """Overwrite ``chosen`` with the greedy set; return its value and the marginals evaluated.
 

@@ -19,10 +19,11 @@ One factor per quadratic form serves any number of linear terms.
 """
 
 import numpy as np
-from numba import njit
+
+from ibp.compiled import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def suggested_shift(quadratic):
     """How much to add to the diagonal.
 
@@ -38,7 +39,7 @@ def suggested_shift(quadratic):
     return 0.1 * diagonal / max(n, 1) + 1e-100
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def space_for_preparation(n):
     """Arrays for `prepare` to fill: (shift, order, ordered, factor, later)."""
     return (
@@ -50,7 +51,7 @@ def space_for_preparation(n):
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def prepare(quadratic, prepared):
     """Order and factor a quadratic form for any number of searches.
 
@@ -94,7 +95,7 @@ def prepare(quadratic, prepared):
                 later[i] += ordered[i, j]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def move_in_group(g, decided, chosen, group_values, taken, undecided, peak):
     """Decide (+1) or release (-1) one element of group g; return the change of the group's bound.
 
@@ -108,7 +109,7 @@ def move_in_group(g, decided, chosen, group_values, taken, undecided, peak):
     return after - before
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sphere_search(linear, group, group_values, prepared, chosen, value, budget, noise):
     """Search for a set better than ``chosen``, whose value is ``value``.
 

@@ -12,8 +12,8 @@ is rarely improved by one change, and often by two.
 """
 
 import numpy as np
-from numba import njit
 
+from ibp.compiled import kernel
 from ibp.submodular.marginals import (
     flip,
     gain_of_adding,
@@ -25,7 +25,7 @@ from ibp.submodular.marginals import (
 )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lower_bound(linear, quadratic, group, group_values):
     """A value that F is nowhere below.
 
@@ -50,7 +50,7 @@ def lower_bound(linear, quadratic, group, group_values):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def climb(
     quadratic, group, group_values, chosen, gains, group_count, noise, rate, value, floor, limit
 ):
@@ -93,7 +93,7 @@ def climb(
         value += best_gain
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def complement_value(linear, quadratic, group, group_values, chosen, gains, group_count, scratch):
     """F at the complement of the chosen set; leaves its group counts in ``scratch``."""
     n = linear.shape[0]
@@ -113,7 +113,7 @@ def complement_value(linear, quadratic, group, group_values, chosen, gains, grou
     return total + group_total(group_values, scratch)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best_exchange(quadratic, group, group_values, chosen, gains, group_count, least):
     """The exchange of a chosen for an unchosen element that gains most, and more than ``least``.
 
@@ -142,7 +142,7 @@ def best_exchange(quadratic, group, group_values, chosen, gains, group_count, le
     return best_gain, best_out, best_in
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def local_search(
     linear,
     quadratic,

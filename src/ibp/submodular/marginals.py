@@ -10,10 +10,11 @@ a difference of two table entries.
 """
 
 import numpy as np
-from numba import njit
+
+from ibp.compiled import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def start_marginals(linear, quadratic, group, chosen, gains, group_count):
     """Fill ``gains`` and ``group_count`` for the set ``chosen``."""
     n = linear.shape[0]
@@ -30,7 +31,7 @@ def start_marginals(linear, quadratic, group, chosen, gains, group_count):
                 group_count[group[j]] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gain_of_adding(k, gains, group, group_values, group_count):
     """Marginal gain of an unchosen element, O(1)."""
     g = group[k]
@@ -40,7 +41,7 @@ def gain_of_adding(k, gains, group, group_values, group_count):
     return gains[k] + group_values[g, t + 1] - group_values[g, t]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gain_of_removing(k, gains, group, group_values, group_count):
     """Marginal gain of dropping a chosen element, O(1)."""
     g = group[k]
@@ -50,7 +51,7 @@ def gain_of_removing(k, gains, group, group_values, group_count):
     return -gains[k] + group_values[g, t - 1] - group_values[g, t]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def flip(k, quadratic, group, chosen, gains, group_count):
     """Move element k in or out and bring every marginal up to date, O(K)."""
     n = gains.shape[0]
@@ -71,7 +72,7 @@ def flip(k, quadratic, group, chosen, gains, group_count):
     gains[k] = own
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def group_total(group_values, group_count):
     """Sum of h_g over the groups."""
     total = 0.0
@@ -80,7 +81,7 @@ def group_total(group_values, group_count):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def value_from_marginals(linear, quadratic, chosen, gains, group_values, group_count):
     """F at the chosen set from its marginals, O(K)."""
     total = 0.0
@@ -90,7 +91,7 @@ def value_from_marginals(linear, quadratic, chosen, gains, group_values, group_c
     return total + group_total(group_values, group_count)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rounding_noise(linear, quadratic, group, group_values):
     """A gain below this is indistinguishable from zero in double precision.
 
