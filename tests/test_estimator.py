@@ -1537,3 +1537,33 @@ def test_dates_are_refused():
     for X in (dates, dates[["a"]].to_numpy()):
         with pytest.raises(ValueError, match="dates or times"):
             MEIBP().fit(X)
+
+
+def test_parameters_of_the_starting_model_are_left_alone(data):
+    first = MEIBP(3, max_iter=2, tol=0, random_state=0).fit(data)
+    with pytest.raises(ValueError, match="init__noise_std"):
+        MEIBP(init=first).set_params(init__noise_std=3.0)
+    assert first.noise_std is None
+
+
+def test_misspelt_arguments_of_fit_are_refused(data):
+    with pytest.raises(TypeError, match="sampel_weight"):
+        MEIBP().fit(data, sampel_weight=None)
+
+
+def test_new_rows_may_be_as_small_as_they_like(data):
+    model = MEIBP(3, max_iter=2, tol=0, random_state=0).fit(data)
+    tiny, zero = np.full((1, data.shape[1]), 1e-120), np.zeros((1, data.shape[1]))
+    np.testing.assert_array_equal(model.transform(tiny), model.transform(zero))
+
+
+def test_masked_entries_are_missing(data):
+    mask = np.random.default_rng(0).random(data.shape) < 0.2
+    settings = {"max_iter": 3, "tol": 0, "random_state": 0}
+    masked = MEIBP(3, **settings).fit(np.ma.array(data, mask=mask))
+    missing = MEIBP(3, **settings).fit(np.where(mask, np.nan, data))
+    np.testing.assert_array_equal(masked.components_, missing.components_)
+    with pytest.raises(ValueError, match="dates or times"):
+        MEIBP().fit(np.ma.array(np.array([["2020-01-01"]], dtype="M8[D]")))
+    with pytest.raises(ValueError, match="'a' in row 0"):
+        MEIBP().fit(np.ma.array([["a"]]))

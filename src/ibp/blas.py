@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
+
+# The limit belongs to the process: the first to ask for it sets it, the last to leave lifts it.
+_lock = threading.Lock()
+_users = 0
+_limit: Any = None
 
 
 @cache
@@ -16,9 +24,21 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def single_threaded_blas() -> Any:
+@contextmanager
+def single_threaded_blas() -> Iterator[None]:
     """Hold BLAS to one thread: with more, sums differ in their last bits."""
-    return _controller().limit(limits=1, user_api="blas")
+    global _users, _limit
+    with _lock:
+        if _users == 0:
+            _limit = _controller().limit(limits=1, user_api="blas")
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                _limit.restore_original_limits()
 
 
 def reconstruct(

@@ -84,7 +84,7 @@ class History:
 
 @dataclass
 class Run(Generic[StateT]):
-    """A finished run; ``interrupted`` says whether the user cut the search for a better one."""
+    """A finished run; ``interrupted`` says whether Ctrl-C ended it or a restart that came after."""
 
     state: StateT
     evidence: float

@@ -56,7 +56,7 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> FloatingArray:
             f"X has a value beyond {LARGEST:g} in {_place(np.abs(matrix) > LARGEST, X)}, too large "
             "to be squared and summed. Divide X by a constant."
         )
-    if 0 < largest < SMALLEST:
+    if reset and 0 < largest < SMALLEST:  # new rows may be as small as they like
         raise ValueError(
             f"No value of X is beyond {largest:g}, too small to be squared. "
             "Multiply X by a constant."
@@ -166,17 +166,18 @@ def _place(flags: npt.NDArray[np.bool_], X: Any) -> str:
 
 
 def _missing_as_nan(X: Any) -> Any:
-    """Masked entries and pandas' NA in object columns are missing too."""
-    if isinstance(X, np.ma.MaskedArray):
-        numbers = X.astype(np.result_type(X.dtype, np.float32))
-        return np.where(np.ma.getmaskarray(X), np.nan, numbers.data)
-    kinds = {getattr(getattr(X, "dtype", None), "kind", None)}
-    if hasattr(X, "iloc") and hasattr(X, "dtypes"):
-        kinds = {dtype.kind for dtype in np.atleast_1d(X.dtypes)}
-        if "O" in kinds:
-            return X.mask(X.isna(), np.nan)
+    """Masked entries and pandas' NA in object columns are missing too; dates are not numbers."""
+    is_frame = hasattr(X, "iloc") and hasattr(X, "dtypes")
+    dtypes = np.atleast_1d(X.dtypes) if is_frame else [getattr(X, "dtype", None)]
+    kinds = {getattr(dtype, "kind", None) for dtype in dtypes}
     if kinds & {"m", "M"}:
         raise ValueError("X holds dates or times; convert them to numbers of one unit first.")
+    if isinstance(X, np.ma.MaskedArray):
+        numeric = kinds <= {"b", "i", "u", "f"}
+        values = X.data.astype(np.result_type(X.dtype, np.float32) if numeric else object)
+        return np.where(np.ma.getmaskarray(X), np.nan, values)
+    if is_frame and "O" in kinds:
+        return X.mask(X.isna(), np.nan)
     return X
 
 

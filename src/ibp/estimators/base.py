@@ -87,8 +87,8 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         -------
         ndarray of shape (n_samples, n_components_)
             What the row objective, a log-probability in nats, loses when that bit alone flips.
-            Near 0: either value explains the row about as well. Below 0: the optimizer, a double
-            greedy, has left something to gain.
+            Near 0: either value explains the row about as well. Below 0, which only a double
+            greedy leaves behind: the other value would explain it better.
         """
         check_is_fitted(self)
         return self._assign(check_matrix(self, X, reset=False), with_losses=True)[1]
@@ -163,7 +163,7 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             Their features.
         """
         check_is_fitted(self)
-        if not isinstance(n_samples, Integral) or n_samples < 1:
+        if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
             raise ValueError(f"n_samples must be a positive integer; it is {n_samples!r}")
         if random_state is None:
             random_state = self.random_state

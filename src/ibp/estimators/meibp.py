@@ -243,8 +243,26 @@ default="local_search"
         """
         return super().get_params(deep=False)
 
+    def set_params(self, **params: Any) -> MEIBP:
+        """Set parameters; those of a model given as ``init`` are not ours to set.
+
+        Parameters
+        ----------
+        **params
+            Parameter names and values.
+
+        Returns
+        -------
+        MEIBP
+            This estimator.
+        """
+        for name in params:
+            if "__" in name:
+                raise ValueError(f"Invalid parameter {name!r}: MEIBP has no nested parameters.")
+        return super().set_params(**params)
+
     def __sklearn_clone__(self) -> MEIBP:
-        # A model given as init is a starting point: cloned, it would be no longer fitted.
+        # The start goes along as it is: a model that is cloned would be no longer fitted.
         bare = copy(self)
         bare.init = "random"
         clone = BaseEstimator.__sklearn_clone__(bare)
@@ -262,17 +280,18 @@ default="local_search"
         y : None
             Ignored.
         **unsupported
-            Nothing: ``sample_weight`` is refused with a reason.
+            Nothing: a ``sample_weight`` that is not None is refused.
 
         Returns
         -------
         MEIBP
             The fitted model.
         """
-        given = sorted(name for name, value in unsupported.items() if value is not None)
-        if given:
+        if unsupported.get("sample_weight", 0) is None:
+            del unsupported["sample_weight"]
+        if unsupported:
             raise TypeError(
-                f"{type(self).__name__}.fit does not support {', '.join(given)}. "
+                f"{type(self).__name__}.fit does not support {', '.join(sorted(unsupported))}. "
                 "For integer sample weights repeat the rows."
             )
         matrix = check_matrix(self, X, reset=True)
@@ -456,7 +475,11 @@ default="local_search"
         if isinstance(self.init, dict):
             start = self._start_from_dict(self.init, observations)
         else:
-            check_is_fitted(self.init, msg="The model given as init is not fitted yet.")
+            check_is_fitted(
+                self.init,
+                msg="The model given as init is not fitted yet. (In a parameter grid scikit-learn "
+                "makes unfitted copies: give a dict with its 'Z', 'mu' and 'sigma' there.)",
+            )
             if not hasattr(self.init, "factor_location_"):
                 raise ValueError(
                     f"init is a {type(self.init).__name__}, which has no binary features to start "

@@ -89,8 +89,8 @@ def update_factors(
             own = gram[g, k, k]
             if narrow:
                 for d in range(start, stop):
-                    coupling = dot(gram[g, k], by_column[d])
-                    residual[d] -= coupling - own * by_column[d, k]
+                    by_column[d, k] = 0.0
+                    residual[d] -= dot(gram[g, k], by_column[d])
             else:
                 subtract_combination(residual, gram[g, k], mean, k, start, stop)
             own_variance = 1.0 / (noise_precision * own + factor_precision)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ibp.model.observations import BLOCK_ROWS, Observations
 
 FloatArray = npt.NDArray[np.float64]
-PAIRS_AT_ONCE = 1 << 21
+PAIRS_AT_ONCE = 1 << 21  # numbers, 16 MB of them
 
 
 @dataclass

@@ -58,7 +58,7 @@ def climb(
 
     A change is accepted if it gains more than rounding noise and more than ``rate`` times the
     current value above ``floor``, a lower bound of F. Returns the value and the number of marginals
-    that were evaluated, which ``limit`` bounds.
+    that were evaluated; soon after ``limit`` of these it gives up.
     """
     n = chosen.shape[0]
     n_updates = 0
