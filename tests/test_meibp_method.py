@@ -313,7 +313,7 @@ def test_recovers_planted_features(prior):
     assert result.state.hyperparameters.noise_std == pytest.approx(0.1, rel=0.05)
 
 
-# Ill-conditioned data: what a review broke once
+# Ill-conditioned data
 
 
 def hard_data(kind, rng):
