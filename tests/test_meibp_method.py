@@ -1,5 +1,7 @@
 """MEIBP step by step: every update against the bound, every row against its own problem."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -247,7 +249,7 @@ def test_a_useless_feature_is_removed():
 def test_factor_kernels_agree_with_the_model(seed, missing):
     _, state = make(seed, missing)
     rng = np.random.default_rng(seed)
-    reference = state.factors.copy()
+    reference = deepcopy(state.factors)
     factors.update_factors(
         reference, state.statistics, state.observations.group_start, state.hyperparameters
     )

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ibp.blas import reconstruct
+from ibp.model.observations import BLOCK_ROWS
 
 FloatArray = npt.NDArray[np.float64]
-BLOCK_ROWS = 2048
 
 
 def row_log_likelihood(

@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import _get_feature_names, validate_data
 
+from ibp.model.observations import BLOCK_ROWS
+
 FloatingArray = npt.NDArray[np.floating]
 # Squares of larger numbers leave the range of double precision when they are added up.
 LARGEST = 1e100
 SMALLEST = 1e-100
 VARIANCE_RATIO = 1e4
-BLOCK_ROWS = 2048
 
 
 def check_matrix(estimator: Any, X: Any, *, reset: bool) -> FloatingArray:
@@ -89,8 +90,11 @@ def summarize(matrix: FloatingArray) -> Summary:
     n_features = matrix.shape[1]
     counts = np.zeros(n_features, dtype=np.int64)
     means, squares = np.zeros(n_features), np.zeros(n_features)  # squares: about the mean
+    lowest, highest = np.full(n_features, np.nan), np.full(n_features, np.nan)
     for start in range(0, matrix.shape[0], BLOCK_ROWS):
         block = matrix[start : start + BLOCK_ROWS].astype(np.float64)
+        lowest = np.fmin(lowest, np.fmin.reduce(block, axis=0))
+        highest = np.fmax(highest, np.fmax.reduce(block, axis=0))
         seen = ~np.isnan(block)
         n_block = seen.sum(axis=0)
         block[~seen] = 0.0
@@ -105,7 +109,6 @@ def summarize(matrix: FloatingArray) -> Summary:
     n_observed = max(int(counts.sum()), 1)
     grand_mean = float(counts @ means) / n_observed
     variance = float(squares.sum() + counts @ (means - grand_mean) ** 2) / n_observed
-    lowest, highest = np.fmin.reduce(matrix, axis=0), np.fmax.reduce(matrix, axis=0)
     # Equal numbers can have a mean that is not quite theirs, and so a variance.
     constant = np.fmin.reduce(lowest) == np.fmax.reduce(highest)
     return Summary(

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from ibp.blas import reconstruct
 from ibp.evaluate import row_log_likelihood
 from ibp.model import truncated_normal
-from ibp.model.observations import Observations
 from ibp.model.sampling import sample_data
 from ibp.persistence import save_model
 from ibp.random_state import spawn_generators
@@ -41,21 +39,7 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self, matrix: npt.NDArray[np.floating], *, with_losses: bool = False
     ) -> tuple[npt.NDArray[np.uint8], FloatArray]:
         """Assignments of new rows and, if asked for, what each of their bits is worth."""
-        from ibp.methods.assign import FrozenModel  # compiled code: loaded when it is needed
-
-        frozen = FrozenModel(
-            mean=self.components_,
-            variance=self.components_std_**2,
-            counts=self.feature_counts_,
-            n_samples=self.n_samples_fit_,
-            noise_std=self.noise_std_,
-            optimizer=self.optimizer,
-            thorough=self.row_start == "current",
-            node_budget=self.node_budget,
-        )
-        return frozen.assign(
-            Observations.from_array(matrix), effective_n_jobs(self.n_jobs), with_losses=with_losses
-        )
+        raise NotImplementedError
 
     def transform(self, X: Any) -> npt.NDArray[np.uint8]:
         """Find the features of new observations.

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
@@ -323,6 +324,26 @@ default="local_search"
             1 where a row has a feature.
         """
         return self.fit(X, y, **unsupported).assignments_.copy()
+
+    def _assign(
+        self, matrix: npt.NDArray[np.floating], *, with_losses: bool = False
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float64]]:
+        """Assignments of new rows and, if asked for, what each of their bits is worth."""
+        from ibp.methods.assign import FrozenModel  # compiled code: loaded when it is needed
+
+        frozen = FrozenModel(
+            mean=self.components_,
+            variance=self.components_std_**2,
+            counts=self.feature_counts_,
+            n_samples=self.n_samples_fit_,
+            noise_std=self.noise_std_,
+            optimizer=self.optimizer,
+            thorough=self.row_start == "current",
+            node_budget=self.node_budget,
+        )
+        return frozen.assign(
+            Observations.from_array(matrix), effective_n_jobs(self.n_jobs), with_losses=with_losses
+        )
 
     def _run(self, matrix: npt.NDArray[np.floating], scale: float) -> None:
         """Put method and loop together, and keep what they found."""

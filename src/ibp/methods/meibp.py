@@ -265,7 +265,7 @@ class MEIBPMethod:
             observations.column_order,
             observations.group_start,
             observations.row_pattern,
-            observations.pattern_row.size,
+            observations.n_patterns,
             state.assignments,
             state.column_hash,
             statistics.gram,

@@ -81,7 +81,7 @@ def _residual_sum_of_squares(
     total = 0.0
     for rows, block in observations.blocks():
         residual = block - codes[rows].astype(np.float64) @ factors.mean
-        if observations.n_observed < observations.values.size:
+        if not observations.complete:
             residual[np.isnan(observations.values[rows][:, observations.column_order])] = 0.0
         total += float(np.einsum("nd,nd->", residual, residual))
     return total

@@ -47,12 +47,6 @@ class Factors:
         """Some of the features."""
         return Factors(self.location[keep], self.scale[keep], self.mean[keep], self.variance[keep])
 
-    def copy(self) -> Factors:
-        """An independent copy."""
-        return Factors(
-            self.location.copy(), self.scale.copy(), self.mean.copy(), self.variance.copy()
-        )
-
 
 def update_factors(
     factors: Factors,

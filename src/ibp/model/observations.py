@@ -35,8 +35,8 @@ class Observations:
         Column group g occupies the layout positions ``group_start[g]`` to ``group_start[g + 1]``.
     row_pattern : ndarray of shape (N,)
         Number of the row's pattern.
-    pattern_row : ndarray of shape (P,)
-        A row that has the pattern.
+    n_patterns : int
+        How many patterns the rows have.
     n_observed, sum_of_squares : int, float
         Over the observed entries.
     """
@@ -45,7 +45,7 @@ class Observations:
     column_order: IntArray
     group_start: IntArray
     row_pattern: IntArray
-    pattern_row: IntArray
+    n_patterns: int
     n_observed: int
     sum_of_squares: float
 
@@ -71,10 +71,9 @@ class Observations:
         if n_missing == 0:
             column_group = np.zeros(n_features, dtype=np.int64)
             row_pattern = np.zeros(n_samples, dtype=np.int64)
-            pattern_row = np.zeros(min(n_samples, 1), dtype=np.int64)
         else:
-            column_group, _ = _number_patterns(np.concatenate(packed_columns).T)
-            row_pattern, pattern_row = _number_patterns(np.concatenate(packed_rows))
+            column_group = _number_patterns(np.concatenate(packed_columns).T)
+            row_pattern = _number_patterns(np.concatenate(packed_rows))
         column_order = np.argsort(column_group, kind="stable").astype(np.int64)
         group_size = np.bincount(column_group, minlength=1)
         return cls(
@@ -82,7 +81,7 @@ class Observations:
             column_order,
             np.concatenate([[0], np.cumsum(group_size)]).astype(np.int64),
             row_pattern,
-            pattern_row,
+            int(row_pattern.max(initial=-1)) + 1,
             values.size - n_missing,
             sum_of_squares,
         )
@@ -96,6 +95,11 @@ class Observations:
     def n_features(self) -> int:
         """D."""
         return int(self.values.shape[1])
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing."""
+        return self.n_observed == self.values.size
 
     @property
     def group_column(self) -> IntArray:
@@ -124,13 +128,10 @@ class Observations:
         return by_column
 
 
-def _number_patterns(packed: npt.NDArray[np.uint8]) -> tuple[IntArray, IntArray]:
-    """Number the distinct rows of a bit-packed matrix in order of first appearance.
-
-    Returns the number of each row and, for each number, the first row that has it.
-    """
+def _number_patterns(packed: npt.NDArray[np.uint8]) -> IntArray:
+    """Number the distinct rows of a bit-packed matrix in order of first appearance."""
     _, first, inverse = np.unique(packed, axis=0, return_index=True, return_inverse=True)
     by_appearance = np.argsort(first)
     renumbered = np.empty_like(by_appearance)
     renumbered[by_appearance] = np.arange(by_appearance.size)
-    return renumbered[inverse.ravel()].astype(np.int64), first[by_appearance].astype(np.int64)
+    return renumbered[inverse.ravel()].astype(np.int64)

@@ -42,7 +42,7 @@ class Statistics:
         k = codes.shape[1]
         gram = np.zeros((n_groups, k, k))
         cross = np.zeros((k, observations.n_features))
-        complete = observations.n_observed == observations.values.size
+        complete = observations.complete
         # Products of pairs of codes take K^2 numbers a row.
         n_rows = BLOCK_ROWS if complete else max(8, min(BLOCK_ROWS, PAIRS_AT_ONCE // max(k * k, 1)))
         for rows, block in observations.blocks(n_rows):
