@@ -9,6 +9,7 @@ import naive
 from ibp.model import (
     Factors,
     Hyperparameters,
+    NoIntercept,
     Observations,
     Statistics,
     evidence,
@@ -122,14 +123,15 @@ def test_real_valued_codes_have_statistics_too():
     codes = rng.random((9, 3)) * (rng.random((9, 3)) < 0.7)
     statistics = Statistics.from_codes(observations, codes)
     factors = random_factors(rng, 3, 4)
+    none = NoIntercept.of_width(4)
     seen = ~np.isnan(X[:, observations.column_order])
     filled = np.where(seen, X[:, observations.column_order], 0.0)
     direct = np.where(seen, filled - codes @ factors.mean, 0.0)
     variance = np.where(seen, codes**2 @ factors.variance, 0.0)
-    assert squared_error(observations, statistics, factors, expected=False) == pytest.approx(
+    assert squared_error(observations, statistics, factors, none, expected=False) == pytest.approx(
         (direct**2).sum()
     )
-    assert squared_error(observations, statistics, factors, expected=True) == pytest.approx(
+    assert squared_error(observations, statistics, factors, none, expected=True) == pytest.approx(
         (direct**2).sum() + variance.sum()
     )
     np.testing.assert_array_equal(statistics.counts, (codes != 0).sum(axis=0))

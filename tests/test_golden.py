@@ -19,7 +19,8 @@ def case(request, golden):
 
 
 def model_of(case, sweeps):
-    return MEIBP(
+    return MEIBP.paper(
+        case["Z0"].shape[1],
         alpha=float(case["alpha"]),
         noise_std=float(case["sigma_x"]),
         factor_std=float(case["sigma_a"]),
@@ -103,11 +104,12 @@ def test_hidden_entries_do_not_matter(golden):
 @pytest.mark.parametrize("seed", range(5))
 def test_small_synthetic_set_from_random_starts(golden, seed):
     values = golden("small_synthetic")
-    model = MEIBP(
+    model = MEIBP.paper(
         20,
         alpha=float(values["alpha"]),
         noise_std=float(values["sigma_x"]),
         factor_std=float(values["sigma_a"]),
+        row_start="current",
         random_state=seed,
     ).fit(np.where(values["mask"], np.nan, values["X"]))
     assert model.evidence_ >= -397e3

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ibp.kernels import factors as factor_kernels
-from ibp.kernels.meibp_rows import column_hashes
+from ibp.kernels.column_hashes import column_hashes
 from ibp.loop import run
-from ibp.methods.meibp import GivenStart, MEIBPMethod, RandomStart, refresh_factors
+from ibp.methods.meibp import MEIBPMethod
 from ibp.model import (
     GammaPosterior,
     Hyperparameters,
@@ -18,10 +18,13 @@ from ibp.model import (
     Statistics,
     evidence,
     factors,
+    summarize,
     update_hyperparameters,
 )
 from ibp.model.ibp_prior import column_multiplicities
 from ibp.model.row_objective import likelihood_terms, row_problem
+from ibp.starts.given import GivenStart
+from ibp.starts.random import RandomStart
 from ibp.submodular import OPTIMIZERS, maximize
 from problems import (
     missing_kinds,
@@ -38,9 +41,16 @@ def never():
     return False
 
 
-def make(seed, missing="none", learned=False, n=25, d=6, k=5, **settings_of_method):
+def make(
+    seed, missing="none", learned=False, n=25, d=6, k=5, intercept=False, **settings_of_method
+):
     rng = np.random.default_rng(seed)
-    observations = Observations.from_array(random_data(rng, n, d, missing=missing))
+    X = random_data(rng, n, d, missing=missing)
+    if intercept:
+        X += rng.normal(size=d) * 10.0 ** rng.integers(-1, 3)
+        settings_of_method["intercept_std"] = float(10 * np.nanstd(X))
+    summary = summarize(X)
+    observations = Observations.from_summary(X, summary, centre=summary.means if intercept else None)
     hyper = random_hyperparameters(rng, learned, k, d, observations.n_observed)
     method = MEIBPMethod(RandomStart(k), hyper, **settings_of_method)
     return method, method.init(observations, np.random.default_rng(seed + 1))
@@ -55,6 +65,7 @@ def direct_bound(method, state):
         state.hyperparameters,
         method.prior,
         column_multiplicities(state.assignments),
+        intercept=state.intercept,
     ).total
 
 
@@ -68,10 +79,17 @@ def stop_after(n_checks):
     return lambda: next(left, None) is None
 
 
-@given(seed=seeds, missing=missing_kinds, prior=priors, learned=st.booleans(), name=optimizers)
+@given(
+    seed=seeds,
+    missing=missing_kinds,
+    prior=priors,
+    learned=st.booleans(),
+    name=optimizers,
+    intercept=st.booleans(),
+)
 @settings(max_examples=60)
-def test_no_update_of_any_kind_lowers_the_bound(seed, missing, prior, learned, name):
-    method, state = make(seed, missing, learned, prior=prior, optimizer=name)
+def test_no_update_of_any_kind_lowers_the_bound(seed, missing, prior, learned, name, intercept):
+    method, state = make(seed, missing, learned, prior=prior, optimizer=name, intercept=intercept)
     bound = direct_bound(method, state)
     for _ in range(3):
         for row in range(state.observations.n_samples):
@@ -85,21 +103,19 @@ def test_no_update_of_any_kind_lowers_the_bound(seed, missing, prior, learned, n
         after = direct_bound(method, state)
         assert_not_lower(after, bound)
         bound = after
-        state.hyperparameters = update_hyperparameters(
-            state.observations, state.statistics, state.factors, state.hyperparameters
-        )
+        method.learn(state)
         after = direct_bound(method, state)
         assert_not_lower(after, bound)
-        refresh_factors(state)
+        state.refresh()
         bound = direct_bound(method, state)
         assert_not_lower(bound, after)
 
 
 def update_one_row(method, state, row):
     """The compiled sweep for a single row, with its refresh of q(A)."""
-    _, _, dirty = method.visit_rows(state, np.array([row]), 0, 1, False)
+    _, _, _, dirty = method.visit_rows(state, np.array([row]), 0, 1, False)
     if dirty:
-        refresh_factors(state)
+        state.refresh()
 
 
 @given(seed=seeds, missing=missing_kinds, prior=priors)
@@ -127,6 +143,7 @@ def test_statistics_stay_those_of_the_assignments(seed, missing, prior, name, bl
         report = method.step(state, never)
     fresh = Statistics.from_codes(state.observations, state.assignments)
     np.testing.assert_array_equal(state.statistics.gram, fresh.gram)
+    np.testing.assert_array_equal(state.statistics.totals, fresh.totals)
     np.testing.assert_array_equal(state.statistics.counts, fresh.counts)
     np.testing.assert_allclose(state.statistics.cross, fresh.cross, atol=1e-9)
     np.testing.assert_array_equal(state.column_hash, column_hashes(state.assignments))
@@ -140,11 +157,14 @@ def test_statistics_stay_those_of_the_assignments(seed, missing, prior, name, bl
     prior=priors,
     learned=st.booleans(),
     name=optimizers,
-    block=st.integers(1, 30),
+    block=st.one_of(st.integers(1, 30), st.just("auto")),
     shuffle=st.booleans(),
+    intercept=st.booleans(),
 )
-@settings(max_examples=60)
-def test_no_sweep_lowers_the_bound(seed, missing, prior, learned, name, block, shuffle):
+@settings(max_examples=100)
+def test_no_sweep_lowers_the_bound(
+    seed, missing, prior, learned, name, block, shuffle, intercept
+):
     method, state = make(
         seed,
         missing,
@@ -153,6 +173,7 @@ def test_no_sweep_lowers_the_bound(seed, missing, prior, learned, name, block, s
         optimizer=name,
         block_size=block,
         shuffle=shuffle,
+        intercept=intercept,
     )
     bound = method.report(state, 0).evidence
     for _ in range(6):
@@ -250,10 +271,28 @@ def test_factor_kernels_agree_with_the_model(seed, missing):
     _, state = make(seed, missing)
     rng = np.random.default_rng(seed)
     reference = deepcopy(state.factors)
-    factors.update_factors(
-        reference, state.statistics, state.observations.group_start, state.hyperparameters
+    noise_precision = state.hyperparameters.noise_precision.mean
+    offset = state.intercept.updated(
+        state.observations, state.statistics, state.factors, noise_precision
     )
-    refresh_factors(state)
+    factors.update_factors(
+        reference,
+        state.statistics,
+        state.observations.group_start,
+        state.hyperparameters,
+        offset.mean,
+        offset.response(noise_precision),
+    )
+    state.refresh()
+    np.testing.assert_allclose(state.intercept.mean, offset.mean, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(
+        state.intercept.mean,
+        state.intercept.updated(
+            state.observations, state.statistics, state.factors, noise_precision
+        ).mean,
+        rtol=1e-9,
+        atol=1e-11,
+    )
     for name in ("location", "scale", "mean", "variance"):
         np.testing.assert_allclose(
             getattr(state.factors, name), getattr(reference, name), rtol=1e-11, atol=1e-13

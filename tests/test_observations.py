@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 
 from ibp.model import Observations, Statistics
-from ibp.model import observations as observations_module
+from ibp.model.summary import COMPLETE
 from problems import missing_kinds, random_data, seeds
 
 
@@ -12,11 +12,11 @@ def test_patterns_group_equal_rows_and_columns(seed, missing):
     X = random_data(rng, rng.integers(1, 40), rng.integers(1, 12), missing=missing)
     o = Observations.from_array(X)
     nan = np.isnan(X)
-    for pattern in range(o.n_patterns):
+    for pattern in np.unique(o.row_pattern):
         members = nan[o.row_pattern == pattern]
-        assert len(members) > 0
         assert (members == members[0]).all()
-    assert len({r.tobytes() for r in nan}) == o.n_patterns
+        assert members[0].any() == (pattern != COMPLETE)
+    assert len({r.tobytes() for r in nan}) == len(set(o.row_pattern))
     ordered = nan[:, o.column_order]
     for g in range(o.group_start.size - 1):
         block = ordered[:, o.group_start[g] : o.group_start[g + 1]]
@@ -38,22 +38,22 @@ def test_statistics_count_observed_entries_only(seed, missing):
     filled = np.nan_to_num(X)
     np.testing.assert_allclose(o.from_layout(statistics.cross), Z.T @ filled, atol=1e-12)
     for g in range(o.group_start.size - 1):
-        seen = ~np.isnan(X[:, o.group_column[g]])
+        seen = ~np.isnan(X[:, o.column_order[o.group_start[g]]])
+        assert o.group_rows[g] == seen.sum()
+        np.testing.assert_array_equal(statistics.totals[g], Z[seen].sum(axis=0))
         np.testing.assert_array_equal(statistics.gram[g], Z[seen].T.astype(int) @ Z[seen])
 
 
-def test_blocks_leave_the_data_alone_and_cover_it(monkeypatch):
-    monkeypatch.setattr(observations_module, "BLOCK_ROWS", 16)
+def test_rows_are_filled_and_the_data_left_alone():
     rng = np.random.default_rng(0)
-    X = random_data(rng, 50, 7, missing="scattered").astype(np.float32)
+    X = random_data(rng, 50, 7, missing="block").astype(np.float32)
     copy = X.copy()
     o = Observations.from_array(X)
     assert np.shares_memory(o.values, X)  # no copy of C-contiguous data
-    blocks = [block for _, block in o.blocks(16)]
-    assert all(block.dtype == np.float64 for block in blocks)
-    np.testing.assert_array_equal(
-        np.concatenate(blocks), np.nan_to_num(X)[:, o.column_order].astype(np.float64)
-    )
+    assert np.shares_memory(o.rows(slice(0, 20)), X)  # nor of complete rows
+    np.testing.assert_array_equal(o.rows(slice(0, 50)), np.nan_to_num(X))
+    np.testing.assert_array_equal(o.rows(np.array([40, 3])), np.nan_to_num(X)[[40, 3]])
+    assert o.rows(slice(0, 50)).dtype == np.float32
     np.testing.assert_array_equal(X, copy)
 
 

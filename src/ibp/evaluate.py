@@ -1,45 +1,114 @@
 """The one evaluation protocol: how well assignments and factors predict entries.
 
-An entry's score is ln N(x; z E[A], noise_std^2). Fits, scores, experiments and benchmarks all use
+An entry's score is ln N(x; b + z E[A], noise_std^2). Fits, scores, experiments and benchmarks all use
 these functions, so that their numbers can be compared.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from ibp.blas import reconstruct
-from ibp.model.observations import BLOCK_ROWS
+from ibp.parallel import ranges
 
 FloatArray = npt.NDArray[np.float64]
+ROWS_AT_ONCE = 1024
 
 
 def row_log_likelihood(
-    values: npt.NDArray[np.floating],
+    values: Any,
     assignments: npt.NDArray[np.generic],
     components: FloatArray,
+    intercept: FloatArray,
     noise_std: float,
-    hidden_from: npt.NDArray[np.floating] | None = None,
+    hidden_from: Any = None,
 ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
     """Sum of the log-likelihoods of each row's entries, and how many there are.
 
     Counted are the entries present in ``values`` and, if ``hidden_from`` is given, missing there.
+    Both are dense, or both sparse.
     """
-    n_rows = values.shape[0]
-    sums = np.zeros(n_rows)
-    counts = np.zeros(n_rows, dtype=np.int64)
+    squares = _sparse_squares if sparse.issparse(values) else _dense_squares
+    errors, counts = squares(values, assignments, components, intercept, hidden_from)
     constant = -0.5 * np.log(2.0 * np.pi) - np.log(noise_std)
-    for start in range(0, n_rows, BLOCK_ROWS):
-        rows = slice(start, start + BLOCK_ROWS)
+    return counts * constant - 0.5 * errors / noise_std**2, counts
+
+
+def _dense_squares(
+    values: npt.NDArray[np.floating],
+    assignments: npt.NDArray[np.generic],
+    components: FloatArray,
+    intercept: FloatArray,
+    hidden_from: npt.NDArray[np.floating] | None,
+) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+    """Squared errors of the counted entries of each row, and how many there are."""
+    n_rows = values.shape[0]
+    errors, counts = np.zeros(n_rows), np.zeros(n_rows, dtype=np.int64)
+    for rows in ranges(n_rows, ROWS_AT_ONCE):
         counted = ~np.isnan(values[rows])
         if hidden_from is not None:
             counted &= np.isnan(hidden_from[rows])
-        prediction = reconstruct(assignments[rows], components)
-        residual = np.where(counted, values[rows] - prediction, 0.0) / noise_std
+        prediction = reconstruct(assignments[rows], components) + intercept
+        residual = np.where(counted, values[rows] - prediction, 0.0)
         counts[rows] = counted.sum(axis=1)
-        sums[rows] = counts[rows] * constant - 0.5 * np.einsum("nd,nd->n", residual, residual)
-    return sums, counts
+        errors[rows] = np.einsum("nd,nd->n", residual, residual)
+    return errors, counts
+
+
+def _sparse_squares(
+    values: Any,
+    assignments: npt.NDArray[np.generic],
+    components: FloatArray,
+    intercept: FloatArray,
+    hidden_from: Any,
+) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+    """The same from the stored entries: prediction^2 everywhere, corrected where x is not zero."""
+    n_rows, n_columns = values.shape
+    errors, counts = np.zeros(n_rows), np.zeros(n_rows, dtype=np.int64)
+    gram, offset = components @ components.T, components @ intercept
+    for rows in ranges(n_rows, ROWS_AT_ONCE):
+        z = assignments[rows].astype(np.float64)
+        n = z.shape[0]
+        if hidden_from is not None:  # a stored NaN marks what is to be predicted
+            row, column = _missing_of(hidden_from[rows])
+            x = np.asarray(values[rows][row, column], dtype=np.float64).ravel()
+            row, column, x = row[~np.isnan(x)], column[~np.isnan(x)], x[~np.isnan(x)]
+            residual = x - expected_entries(z, components, intercept, row, column)
+            errors[rows] = np.bincount(row, weights=residual**2, minlength=n)
+            counts[rows] = np.bincount(row, minlength=n)
+            continue
+        block = values[rows].astype(np.float64)
+        row, column = _missing_of(block)
+        block.data = np.nan_to_num(block.data, nan=0.0)
+        predicted = expected_entries(z, components, intercept, row, column)
+        squares = intercept @ intercept + 2.0 * z @ offset + np.einsum("nk,nk->n", z @ gram, z)
+        products = block @ intercept + np.einsum("nk,nk->n", block @ components.T, z)
+        errors[rows] = block.multiply(block).sum(axis=1) - 2.0 * products + squares
+        errors[rows] -= np.bincount(row, weights=predicted**2, minlength=n)
+        counts[rows] = n_columns - np.bincount(row, minlength=n)
+    return np.maximum(errors, 0.0), counts
+
+
+def _missing_of(block: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Rows and columns of a sparse matrix's stored NaN."""
+    entries = block.tocoo()
+    missing = np.isnan(entries.data)
+    return entries.row[missing].astype(np.int64), entries.col[missing].astype(np.int64)
+
+
+def expected_entries(
+    z: FloatArray,
+    components: FloatArray,
+    intercept: FloatArray,
+    row: npt.NDArray[np.int64],
+    column: npt.NDArray[np.int64],
+) -> FloatArray:
+    """Expected values of the entries with the given rows and columns."""
+    return np.asarray(intercept[column] + np.einsum("ek,ke->e", z[row], components[:, column]))
 
 
 def held_out_block(

@@ -31,7 +31,7 @@ class Progress:
     ----------
     restart, iteration : int
         Both count from 1.
-    evidence, n_components, n_changed, train_log_likelihood
+    evidence, n_components, n_changed, train_log_likelihood, proven
         As in `StepReport`.
     seconds : float
         Since the fit began.
@@ -45,6 +45,7 @@ class Progress:
     n_components: int
     n_changed: int
     train_log_likelihood: float
+    proven: float
     seconds: float
     state: Any
 
@@ -61,6 +62,7 @@ class History:
     n_components: list[int] = field(default_factory=list)
     n_changed: list[int] = field(default_factory=list)
     train_log_likelihood: list[float] = field(default_factory=list)
+    proven: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
 
     def append(self, report: StepReport, seconds: float) -> None:
@@ -69,6 +71,7 @@ class History:
         self.n_components.append(report.n_components)
         self.n_changed.append(report.n_changed)
         self.train_log_likelihood.append(report.train_log_likelihood)
+        self.proven.append(report.proven)
         self.seconds.append(seconds)
 
     def as_arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -78,6 +81,7 @@ class History:
             "n_components": np.array(self.n_components, dtype=np.int64),
             "n_changed": np.array(self.n_changed, dtype=np.int64),
             "train_log_likelihood": np.array(self.train_log_likelihood, dtype=np.float64),
+            "proven": np.array(self.proven, dtype=np.float64),
             "seconds": np.array(self.seconds, dtype=np.float64),
         }
 
@@ -187,12 +191,12 @@ def _run_once(
     interruption: Interruption,
     callbacks: Sequence[Callback],
 ) -> Run[StateT]:
-    state = method.init(observations, rng)
-    history = History()
-    initial = method.report(state, 0).evidence
-
     def should_stop() -> bool:
         return interruption.requested or stopwatch.expired()
+
+    state = method.init(observations, rng, should_stop)
+    history = History()
+    initial = method.report(state).evidence
 
     def finished(ending: Ending) -> Run[StateT]:
         evidence = history.evidence[-1] if history.evidence else initial

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 FORMAT = "ibp-model"
-VERSION = 1
+VERSION = 2
 # Class name -> module; a file can name nothing else.
 ESTIMATORS = {"MEIBP": "ibp.estimators.meibp"}
 
@@ -29,6 +29,7 @@ ARRAYS: dict[str, tuple[Any, str]] = {
     "factor_location_": (np.float64, "KD"),
     "factor_scale_": (np.float64, "KD"),
     "feature_counts_": (np.int64, "K"),
+    "intercept_": (np.float64, "D"),
 }
 # ... and numbers with theirs.
 SCALARS = {
@@ -140,6 +141,8 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
     for name, kind in SCALARS.items():
         setattr(model, name, _checked(header["scalars"][name], kind, name))
     k, d = model.n_components_, model.n_features_in_
+    if header["version"] == 1:  # which knew no intercept
+        arrays["intercept_"] = np.zeros(d)
     for name, (dtype, axes) in ARRAYS.items():
         _check_array(arrays[name], name, dtype, tuple(k if axis == "K" else d for axis in axes))
         setattr(model, name, arrays[name])

@@ -8,16 +8,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from joblib import effective_n_jobs
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from ibp.blas import reconstruct
-from ibp.evaluate import row_log_likelihood
-from ibp.model import truncated_normal
+from ibp.evaluate import expected_entries, row_log_likelihood
+from ibp.model import Observations, summarize, truncated_normal
 from ibp.model.sampling import sample_data
+from ibp.parallel import Workers
 from ibp.persistence import save_model
 from ibp.random_state import spawn_generators
-from ibp.validation import check_matrix
+from ibp.validation import check_matrix, check_range
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -28,6 +31,7 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = []  # codes are uint8
         return tags
 
@@ -35,8 +39,15 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def _n_features_out(self) -> int:
         return int(self.n_components_)
 
+    def _observe(self, X: Any) -> Observations:
+        """Validate new data."""
+        matrix = check_matrix(self, X, reset=False)
+        summary = summarize(matrix, Workers(effective_n_jobs(self.n_jobs)))
+        check_range(summary, matrix, X, fitting=False)
+        return Observations.from_summary(matrix, summary)
+
     def _assign(
-        self, matrix: npt.NDArray[np.floating], *, with_losses: bool = False
+        self, observations: Observations, *, with_losses: bool = False
     ) -> tuple[npt.NDArray[np.uint8], FloatArray]:
         """Assignments of new rows and, if asked for, what each of their bits is worth."""
         raise NotImplementedError
@@ -48,7 +59,7 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or sparse matrix of shape (n_samples, n_features)
             Data; NaN where missing.
 
         Returns
@@ -57,14 +68,14 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             1 where a row has a feature.
         """
         check_is_fitted(self)
-        return self._assign(check_matrix(self, X, reset=False))[0]
+        return self._assign(self._observe(X))[0]
 
     def confidence(self, X: Any) -> FloatArray:
         """How sure each bit of ``transform(X)`` is.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or sparse matrix of shape (n_samples, n_features)
             Data; NaN where missing.
 
         Returns
@@ -75,10 +86,10 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             greedy leaves behind: the other value would explain it better.
         """
         check_is_fitted(self)
-        return self._assign(check_matrix(self, X, reset=False), with_losses=True)[1]
+        return self._assign(self._observe(X), with_losses=True)[1]
 
     def inverse_transform(self, Z: Any) -> FloatArray:
-        """Reconstruct observations from features: Z times ``components_``.
+        """Reconstruct observations from features: ``intercept_`` plus Z times ``components_``.
 
         Parameters
         ----------
@@ -98,29 +109,44 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             raise ValueError(
                 f"Z has {codes.shape[1]} columns, but this model has {self.n_components_} features."
             )
-        return reconstruct(codes, self.components_)
+        return reconstruct(codes, self.components_) + self.intercept_
 
     def impute(self, X: Any) -> Any:
         """Fill what is missing with its expectation; leave what is observed as it is.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or sparse matrix of shape (n_samples, n_features)
             Data; NaN where missing.
 
         Returns
         -------
-        array or data frame like X
+        array, data frame or sparse matrix like X
             A copy without missing values.
         """
         check_is_fitted(self)
-        matrix = check_matrix(self, X, reset=False)
-        expected = self.inverse_transform(self._assign(matrix)[0])
+        observations = self._observe(X)
+        matrix = observations.values
+        assignments = self._assign(observations)[0]
+        if observations.sparse:
+            return self._impute_sparse(matrix, assignments)
+        expected = self.inverse_transform(assignments)
         filled = np.where(np.isnan(matrix), expected, matrix).astype(matrix.dtype, copy=False)
         if hasattr(X, "iloc"):  # pandas
             return type(X)(filled, index=X.index, columns=X.columns)
         if hasattr(X, "get_columns"):  # polars
             return type(X)(filled, schema=X.columns)
+        return filled
+
+    def _impute_sparse(self, matrix: Any, assignments: npt.NDArray[np.uint8]) -> Any:
+        """Replace stored NaN; what is not stored is an observed zero."""
+        filled = matrix.copy()
+        missing = np.isnan(filled.data)
+        row = np.repeat(np.arange(filled.shape[0]), np.diff(filled.indptr))[missing]
+        column = filled.indices[missing]
+        filled.data[missing] = expected_entries(
+            assignments, self.components_, self.intercept_, row, column
+        )
         return filled
 
     def sample(
@@ -157,24 +183,24 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         factors = truncated_normal.sample(
             self.factor_location_, self.factor_scale_, rng.random(self.factor_location_.shape)
         )
-        return sample_data(assignments, factors, self.noise_std_, rng), assignments
+        return sample_data(assignments, factors, self.noise_std_, rng) + self.intercept_, assignments
 
     def score_samples(self, X: Any) -> FloatArray:
         """Log-likelihood of each row's observed entries, given the row's own features.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or sparse matrix of shape (n_samples, n_features)
             Data; NaN where missing.
 
         Returns
         -------
         ndarray of shape (n_samples,)
-            Sum over the row's observed entries of ln N(x; z E[A], noise_std_^2).
+            Sum over the row's observed entries of ln N(x; b + z E[A], noise_std_^2).
         """
         check_is_fitted(self)
-        matrix = check_matrix(self, X, reset=False)
-        return self._log_likelihood(matrix, matrix, None)[0]
+        seen = self._observe(X)
+        return self._log_likelihood(seen, seen.values, None)[0]
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log-likelihood of the observed entries, given each row's own features.
@@ -184,7 +210,7 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or sparse matrix of shape (n_samples, n_features)
             Data; NaN where missing.
         y : None
             Ignored.
@@ -195,8 +221,8 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             Mean over the observed entries.
         """
         check_is_fitted(self)
-        matrix = check_matrix(self, X, reset=False)
-        sums, counts = self._log_likelihood(matrix, matrix, None)
+        seen = self._observe(X)
+        sums, counts = self._log_likelihood(seen, seen.values, None)
         if counts.sum() == 0:
             raise ValueError("X has no observed entry to score.")
         return float(sums.sum() / counts.sum())
@@ -217,13 +243,15 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             Mean over the entries missing in ``X_seen`` and present in ``X_true``.
         """
         check_is_fitted(self)
-        seen = check_matrix(self, X_seen, reset=False)
-        true = check_matrix(self, X_true, reset=False)
-        if seen.shape != true.shape:
+        seen, true = self._observe(X_seen), self._observe(X_true).values
+        if seen.values.shape != true.shape:
             raise ValueError(
-                f"X_seen and X_true must have one shape; they have {seen.shape} and {true.shape}."
+                "X_seen and X_true must have one shape; they have "
+                f"{seen.values.shape} and {true.shape}."
             )
-        sums, counts = self._log_likelihood(seen, true, seen)
+        if seen.sparse != sparse.issparse(true):
+            raise ValueError("X_seen and X_true must both be dense, or both be sparse.")
+        sums, counts = self._log_likelihood(seen, true, seen.values)
         if counts.sum() == 0:
             raise ValueError("No entry is missing in X_seen and present in X_true.")
         return float(sums.sum() / counts.sum())
@@ -242,11 +270,13 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         save_model(self, path, assignments=assignments)
 
     def _log_likelihood(
-        self,
-        seen: npt.NDArray[np.floating],
-        scored: npt.NDArray[np.floating],
-        hidden_from: npt.NDArray[np.floating] | None,
+        self, seen: Observations, scored: Any, hidden_from: Any
     ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
         return row_log_likelihood(
-            scored, self._assign(seen)[0], self.components_, self.noise_std_, hidden_from
+            scored,
+            self._assign(seen)[0],
+            self.components_,
+            self.intercept_,
+            self.noise_std_,
+            hidden_from,
         )

@@ -19,17 +19,20 @@ from ibp.blas import single_threaded_blas
 from ibp.estimators.base import BinaryFeatureModel
 from ibp.model.hyperparameters import GammaPosterior, Hyperparameters
 from ibp.model.observations import Observations
+from ibp.model.summary import summarize
+from ibp.parallel import Workers
 from ibp.random_state import spawn_generators
 from ibp.validation import (
     check_columns_observed,
     check_matrix,
-    summarize,
+    check_range,
     warn_about_data,
 )
 
-DEFAULT_COMPONENTS = 20
 # The paper fixes both standard deviations at three quarters of the data's.
 DEFAULT_STD_FRACTION = 0.75
+# Spread of the intercept's prior, in standard deviations of the data.
+INTERCEPT_STDS = 10.0
 SMALLEST_STD, LARGEST_STD = 1e-100, 1e100
 HYPERPRIORS = ("noise_precision", "factor_precision", "alpha")
 
@@ -46,15 +49,18 @@ class MEIBP(BinaryFeatureModel):
     Parameters
     ----------
     n_components : int, default=None
-        Upper bound on the number of features. None means 20, or the number of rows if there are
-        fewer. Features that no row uses are dropped.
+        Upper bound on the number of features. Features that no row uses, or that cost more
+        evidence than they explain, are dropped. None finds a number that suits the data.
+    fit_intercept : bool, default=True
+        Whether each column has a signed offset, learned with the factors. Without it the model is
+        the paper's, and the data should have their minimum at 0.
     alpha : float, default=3.0
         Concentration of the prior: about alpha ln N features are expected.
     noise_std : float, default=None
         Standard deviation of the noise; None means 0.75 times that of all observed entries.
     factor_std : float, default=None
         Scale of the half-normal prior of the factors; None likewise.
-    learn_hyperparameters : bool, default=False
+    learn_hyperparameters : bool, default=True
         Whether alpha, noise_std and factor_std are learned, starting from the values given.
     hyperpriors : dict, default=None
         Gamma priors (shape, rate) of what is learned, under any of the keys
@@ -64,9 +70,9 @@ class MEIBP(BinaryFeatureModel):
         Which binary matrices the prior counts as one: those equal up to the place of empty columns,
         or up to the order of all columns (left-ordered form).
     optimizer : {"local_search", "exact", "double_greedy", "randomized_double_greedy"}, \
-default="local_search"
+default="exact"
         How a row is optimised. ``"exact"`` proves its optimum, within `node_budget`.
-    node_budget : int, default=10000
+    node_budget : int, default=1000
         Nodes that the exact search may visit for a row before it settles for the best found.
     row_start : {"current", "empty"}, default="current"
         ``"current"``: a search starts from the row as it is and never ends lower; it also tries
@@ -74,13 +80,18 @@ default="local_search"
         removal of each feature.
         ``"empty"``: the search of the paper's authors, from nothing and without any of these; it
         can lower the evidence now and then.
-    init : "random", dict or fitted model, default="random"
-        The start: random; given as ``{"Z": N x K, "mu": K x D, "sigma": K x D}``, the last two
-        being the locations and scales of the factors' truncated Gaussians; or another model fitted
-        to the same rows, whose noise_std_ and factor_std_ are then where learning starts unless
-        others are given.
-    block_size : int, default=1
-        How many rows are visited between two refreshes of the factors.
+    init : "spectral", "random", dict or fitted model, default="spectral"
+        The start. ``"spectral"``: principal and independent components of a sample of the rows,
+        each cut in two; where that does not look like binary features it competes with a random
+        start by evidence. ``"random"``: every row has every feature with probability 1/3.
+        A dict ``{"Z": N x K, "mu": K x D, "sigma": K x D}``, the last two being the locations and
+        scales of the factors' truncated Gaussians, with ``"intercept"`` (D numbers) if there is
+        one. Or another model fitted to the same rows, whose noise_std_ and factor_std_ are then
+        where learning starts unless others are given.
+    block_size : int or "auto", default="auto"
+        How many rows are optimised between two refreshes of the factors. Rows of a block are
+        optimised in parallel. 1 is the paper's schedule: the best ascent per sweep and the slowest
+        sweep. ``"auto"`` takes small blocks at first and large ones once few rows change.
     shuffle : bool, default=False
         Whether each sweep visits the rows in a new random order.
     max_iter : int, default=200
@@ -98,8 +109,8 @@ default="local_search"
         the fit.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the starts.
-    n_jobs : int, default=None
-        Threads for `transform` and what uses it; -1 for all cores. Results do not depend on it.
+    n_jobs : int, default=-1
+        Threads; -1 for all cores. Results do not depend on it.
     verbose : int, default=0
         1 prints a line per sweep.
 
@@ -111,6 +122,8 @@ default="local_search"
         Their posterior standard deviations.
     factor_location_, factor_scale_ : ndarray of shape (n_components_, n_features)
         Parameters of the truncated Gaussians q(A).
+    intercept_ : ndarray of shape (n_features,)
+        The offset of each column, E[b]; zeros without `fit_intercept`.
     assignments_ : ndarray of shape (n_samples, n_components_), uint8
         Z: the features of the training rows. Not there if the model was saved without.
     n_components_ : int
@@ -122,10 +135,12 @@ default="local_search"
     evidence_ : float
         The evidence lower bound.
     evidence_parts_ : dict
-        Its parts: likelihood, assignment_prior, factor_prior, factor_entropy, hyperparameters.
+        Its parts: likelihood, assignment_prior, factor_prior, factor_entropy, intercept,
+        hyperparameters.
     history_ : dict of ndarrays
         One entry per sweep: evidence, n_components, n_changed (entries of Z),
-        train_log_likelihood (mean per observed entry at E[A]) and seconds (since the fit began).
+        train_log_likelihood (mean per observed entry at E[A]), proven (the fraction of rows proven
+        optimal given everything else) and seconds (since the fit began).
     n_iter_ : int
         Number of sweeps.
     converged_ : bool
@@ -154,6 +169,7 @@ default="local_search"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "fit_intercept": ["boolean"],
         "alpha": [Interval(Real, 0, None, closed="neither")],
         "noise_std": [Interval(Real, 0, None, closed="neither"), None],
         "factor_std": [Interval(Real, 0, None, closed="neither"), None],
@@ -165,8 +181,8 @@ default="local_search"
         ],
         "node_budget": [Interval(Integral, 1, None, closed="left")],
         "row_start": [StrOptions({"current", "empty"})],
-        "init": [StrOptions({"random"}), dict, HasMethods(["fit", "transform"])],
-        "block_size": [Interval(Integral, 1, None, closed="left")],
+        "init": [StrOptions({"spectral", "random"}), dict, HasMethods(["fit", "transform"])],
+        "block_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "shuffle": ["boolean"],
         "max_iter": [Interval(Integral, 0, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -186,17 +202,18 @@ default="local_search"
         self,
         n_components: int | None = None,
         *,
+        fit_intercept: bool = True,
         alpha: float = 3.0,
         noise_std: float | None = None,
         factor_std: float | None = None,
-        learn_hyperparameters: bool = False,
+        learn_hyperparameters: bool = True,
         hyperpriors: dict[str, tuple[float, float]] | None = None,
         prior: Literal["shifted", "lof"] = "shifted",
-        optimizer: str = "local_search",
-        node_budget: int = 10_000,
+        optimizer: str = "exact",
+        node_budget: int = 1000,
         row_start: Literal["current", "empty"] = "current",
-        init: Any = "random",
-        block_size: int = 1,
+        init: Any = "spectral",
+        block_size: int | Literal["auto"] = "auto",
         shuffle: bool = False,
         max_iter: int = 200,
         tol: float = 1e-4,
@@ -204,10 +221,11 @@ default="local_search"
         time_limit: float | None = None,
         callbacks: Any = None,
         random_state: Any = None,
-        n_jobs: int | None = None,
+        n_jobs: int | None = -1,
         verbose: int = 0,
     ) -> None:
         self.n_components = n_components
+        self.fit_intercept = fit_intercept
         self.alpha = alpha
         self.noise_std = noise_std
         self.factor_std = factor_std
@@ -228,6 +246,37 @@ default="local_search"
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+
+    @classmethod
+    def paper(cls, n_components: int, **changes: Any) -> MEIBP:
+        """The algorithm and the settings of the paper and its authors' code.
+
+        A random start, fixed hyperparameters (alpha = 3, both standard deviations 0.75 times that
+        of the data), no intercept, local search from the empty set, one row at a time. The paper
+        also shifts the data to a zero minimum: pass ``X - np.nanmin(X)``.
+
+        Parameters
+        ----------
+        n_components : int
+            Features to start with.
+        **changes
+            Other parameters, in place of the paper's.
+
+        Returns
+        -------
+        MEIBP
+            Not fitted yet.
+        """
+        settings: dict[str, Any] = {
+            "fit_intercept": False,
+            "alpha": 3.0,
+            "learn_hyperparameters": False,
+            "optimizer": "local_search",
+            "row_start": "empty",
+            "init": "random",
+            "block_size": 1,
+        }
+        return cls(n_components, **(settings | changes))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Get the parameters; a model given as ``init`` is data, not a part with its own.
@@ -265,7 +314,7 @@ default="local_search"
     def __sklearn_clone__(self) -> MEIBP:
         # The start goes along as it is: a model that is cloned would be no longer fitted.
         bare = copy(self)
-        bare.init = "random"
+        bare.init = "spectral"
         clone = BaseEstimator.__sklearn_clone__(bare)
         clone.init = self.init
         return clone
@@ -276,8 +325,8 @@ default="local_search"
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Data; NaN where missing.
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Data; NaN where missing. Entries that a sparse matrix does not store are zeros.
         y : None
             Ignored.
         **unsupported
@@ -296,10 +345,12 @@ default="local_search"
                 "For integer sample weights repeat the rows."
             )
         matrix = check_matrix(self, X, reset=True)
-        summary = summarize(matrix)
+        summary = summarize(matrix, Workers(effective_n_jobs(self.n_jobs)))
+        check_range(summary, matrix, X, fitting=True)
         check_columns_observed(summary, X)
-        warn_about_data(summary, matrix, X)
-        self._run(matrix, summary.std)
+        warn_about_data(summary, matrix, X, fit_intercept=self.fit_intercept)
+        centre = summary.means if self.fit_intercept else None
+        self._run(Observations.from_summary(matrix, summary, centre=centre))
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -311,8 +362,8 @@ default="local_search"
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Data; NaN where missing.
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Data; NaN where missing. Entries that a sparse matrix does not store are zeros.
         y : None
             Ignored.
         **unsupported
@@ -326,14 +377,17 @@ default="local_search"
         return self.fit(X, y, **unsupported).assignments_.copy()
 
     def _assign(
-        self, matrix: npt.NDArray[np.floating], *, with_losses: bool = False
+        self, observations: Observations, *, with_losses: bool = False
     ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float64]]:
         """Assignments of new rows and, if asked for, what each of their bits is worth."""
         from ibp.methods.assign import FrozenModel  # compiled code: loaded when it is needed
 
         frozen = FrozenModel(
+            location=self.factor_location_,
+            scale=self.factor_scale_,
             mean=self.components_,
             variance=self.components_std_**2,
+            offset=self.intercept_,
             counts=self.feature_counts_,
             n_samples=self.n_samples_fit_,
             noise_std=self.noise_std_,
@@ -341,26 +395,27 @@ default="local_search"
             thorough=self.row_start == "current",
             node_budget=self.node_budget,
         )
-        return frozen.assign(
-            Observations.from_array(matrix), effective_n_jobs(self.n_jobs), with_losses=with_losses
-        )
+        workers = Workers(effective_n_jobs(self.n_jobs))
+        return frozen.assign(observations, workers, with_losses=with_losses)
 
-    def _run(self, matrix: npt.NDArray[np.floating], scale: float) -> None:
+    def _run(self, observations: Observations) -> None:
         """Put method and loop together, and keep what they found."""
         from ibp.loop import run  # compiled code: loaded when it is needed
         from ibp.methods.meibp import MEIBPMethod
 
-        observations = Observations.from_array(matrix)
-        start = self._start(observations)
+        scale = observations.summary.std
+        start, n_components = self._start(observations)
         method = MEIBPMethod(
             start,
-            self._hyperparameters(observations, start.n_components, scale),
+            self._hyperparameters(observations, n_components, scale),
+            intercept_std=INTERCEPT_STDS * scale if self.fit_intercept else None,
             prior=self.prior,
             optimizer=self.optimizer,
             row_start=self.row_start,
-            block_size=int(self.block_size),
+            block_size=self.block_size if self.block_size == "auto" else int(self.block_size),
             shuffle=bool(self.shuffle),
             node_budget=int(self.node_budget),
+            n_jobs=effective_n_jobs(self.n_jobs),
         )
         result = run(
             method,
@@ -377,6 +432,7 @@ default="local_search"
     def _keep(self, method: Any, result: Any) -> None:
         state = result.state
         from_layout = state.observations.from_layout
+        self.intercept_ = from_layout(state.observations.centre + state.intercept.mean)
         self.components_ = from_layout(state.factors.mean)
         self.components_std_ = from_layout(np.sqrt(state.factors.variance))
         self.factor_location_ = from_layout(state.factors.location)
@@ -484,15 +540,16 @@ default="local_search"
                 raise ValueError(f"callbacks holds {callback!r}, which cannot be called.")
         return [_print_progress, *callbacks] if self.verbose else callbacks
 
-    def _start(self, observations: Observations) -> Any:
-        from ibp.methods.meibp import RandomStart
+    def _start(self, observations: Observations) -> tuple[Any, int]:
+        """The start, and the number of features to expect."""
+        from ibp.starts.automatic import AutomaticStart
+        from ibp.starts.random import RandomStart
 
-        n_samples = observations.n_samples
         if isinstance(self.init, str):
-            limit = self.n_components
-            if limit is None:
-                limit = min(DEFAULT_COMPONENTS, n_samples)
-            return RandomStart(int(limit))
+            if self.init == "spectral" or self.n_components is None:
+                start = AutomaticStart(self.n_components, spectral=self.init == "spectral")
+                return start, start.n_expected(observations)
+            return RandomStart(int(self.n_components)), int(self.n_components)
         if isinstance(self.init, dict):
             start = self._start_from_dict(self.init, observations)
         else:
@@ -504,34 +561,37 @@ default="local_search"
             if not hasattr(self.init, "factor_location_"):
                 raise ValueError(
                     f"init is a {type(self.init).__name__}, which has no binary features to start "
-                    "from. Give 'random', a dict with 'Z', 'mu' and 'sigma', or a fitted MEIBP."
+                    "from. Give 'spectral', 'random', a dict with 'Z', 'mu' and 'sigma', or a "
+                    "fitted MEIBP."
                 )
             if not hasattr(self.init, "assignments_"):
                 raise ValueError(
                     "The model given as init has no assignments_: it was saved without them."
                 )
-            start = self._start_from_dict(
-                {
-                    "Z": self.init.assignments_,
-                    "mu": self.init.factor_location_,
-                    "sigma": self.init.factor_scale_,
-                },
-                observations,
-            )
+            given = {
+                "Z": self.init.assignments_,
+                "mu": self.init.factor_location_,
+                "sigma": self.init.factor_scale_,
+            }
+            if self.fit_intercept:
+                given["intercept"] = self.init.intercept_
+            start = self._start_from_dict(given, observations)
         if self.n_components is not None and start.n_components > self.n_components:
             raise ValueError(
                 f"init has {start.n_components} features, more than "
                 f"n_components={self.n_components} allows."
             )
-        return start
+        return start, start.n_components
 
     def _start_from_dict(self, init: dict[str, Any], observations: Observations) -> Any:
-        from ibp.methods.meibp import GivenStart
+        from ibp.starts.given import GivenStart
 
-        missing = {"Z", "mu", "sigma"} - set(init)
-        if missing or len(init) > 3:
+        needed = {"Z", "mu", "sigma"}
+        allowed = needed | ({"intercept"} if self.fit_intercept else set())
+        if not needed <= set(init) <= allowed:
+            also = " and may have 'intercept'" if self.fit_intercept else ""
             raise ValueError(
-                "init must have the keys 'Z', 'mu' and 'sigma'; it has "
+                f"init must have the keys 'Z', 'mu' and 'sigma'{also}; it has "
                 f"{', '.join(repr(k) for k in init)}."
             )
         assignments = np.asarray(init["Z"])
@@ -551,7 +611,12 @@ default="local_search"
                 raise ValueError(f"init[{key!r}] must be finite.")
         if not (scale > 0).all():
             raise ValueError("init['sigma'] must be positive.")
-        return GivenStart(assignments.astype(np.uint8), location, scale)
+        intercept = None
+        if "intercept" in init:
+            intercept = np.asarray(init["intercept"], dtype=np.float64)
+            if intercept.shape != shape[1:] or not np.isfinite(intercept).all():
+                raise ValueError(f"init['intercept'] must be {shape[1]} finite numbers.")
+        return GivenStart(assignments.astype(np.uint8), location, scale, intercept)
 
 
 def _print_progress(progress: Any) -> None:

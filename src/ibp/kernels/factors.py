@@ -56,7 +56,10 @@ def subtract_combination(target, coefficients, rows, skip, start, stop):
 @kernel
 def update_factors(
     gram,
+    totals,
     cross,
+    response,
+    intercept,
     group_start,
     noise_precision,
     factor_precision,
@@ -66,26 +69,37 @@ def update_factors(
     variance,
     residual,
     by_column,
+    first,
+    last,
 ):
-    """`ibp.model.factors.update_factors` in place.
+    """`ibp.model.factors.update_factors` in place, for the columns ``first`` to ``last``.
 
-    ``residual`` (D floats) and ``by_column`` (D x K) are work space. Wide column groups are
-    combined row by row; where most groups hold a column or two, the means are also kept by column,
-    so that a column's coupling is one inner product.
+    With each feature the intercept's means move by ``response`` times what that takes from the sum
+    of residuals, so that they stay at their optimum; with a response of zero they stay as they are.
+    Columns do not depend on one another, so that threads can share them. ``residual`` (D floats)
+    and ``by_column`` (D x K) are work space. Wide column groups are combined row by row; where most
+    groups hold a column or two, the means are also kept by column, so that a column's coupling is
+    one inner product.
     """
     n_components, n_features = cross.shape
     n_groups = group_start.shape[0] - 1
     narrow = n_groups * NARROW_GROUP > n_features
     if narrow:
         for k in range(n_components):
-            for d in range(n_features):
+            for d in range(first, last):
                 by_column[d, k] = mean[k, d]
+    first_group = 0
+    while first_group < n_groups - 1 and group_start[first_group + 1] <= first:
+        first_group += 1
     for k in range(n_components):
-        for d in range(n_features):
-            residual[d] = cross[k, d]
-        for g in range(n_groups):
-            start = group_start[g]
-            stop = group_start[g + 1]
+        g = first_group
+        while g < n_groups and group_start[g] < last:
+            start = max(group_start[g], first)
+            stop = min(group_start[g + 1], last)
+            total = totals[g, k]
+            for d in range(start, stop):
+                residual[d] = cross[k, d] - total * intercept[d]
+                intercept[d] += response[d] * total * mean[k, d]
             own = gram[g, k, k]
             if narrow:
                 for d in range(start, stop):
@@ -100,12 +114,29 @@ def update_factors(
                 location[k, d] = step * residual[d]
                 scale[k, d] = own_scale
                 residual[d] = location[k, d] / own_scale
-        standard_moments_of(residual, mean[k], variance[k])
-        for d in range(n_features):
+            g += 1
+        standard_moments_of(residual[first:last], mean[k, first:last], variance[k, first:last])
+        for d in range(first, last):
             mean[k, d] *= scale[k, d]
             variance[k, d] *= scale[k, d] * scale[k, d]
             if narrow:
                 by_column[d, k] = mean[k, d]
+        g = first_group
+        while g < n_groups and group_start[g] < last:
+            total = totals[g, k]
+            for d in range(max(group_start[g], first), min(group_start[g + 1], last)):
+                intercept[d] -= response[d] * total * mean[k, d]
+            g += 1
+
+
+@kernel
+def factor_entropy(k, location, scale, mean):
+    """`ibp.model.factors.factor_entropy` of one feature."""
+    entropy = 0.0
+    for d in range(location.shape[1]):
+        s = scale[k, d]
+        entropy += math.log(s) + standard_entropy(location[k, d] / s, mean[k, d] / s)
+    return entropy
 
 
 @kernel
@@ -113,13 +144,10 @@ def feature_evidence(k, location, scale, mean, variance, precision, mean_log_pre
     """eta_k of `ibp.model.factors.feature_evidence` for one feature."""
     n_features = location.shape[1]
     second = 0.0
-    entropy = 0.0
     for d in range(n_features):
         second += mean[k, d] * mean[k, d] + variance[k, d]
-        s = scale[k, d]
-        entropy += math.log(s) + standard_entropy(location[k, d] / s, mean[k, d] / s)
     prior = 0.5 * n_features * (mean_log_precision + math.log(2.0 / math.pi))
-    return prior - 0.5 * precision * second + entropy + log_alpha
+    return prior - 0.5 * precision * second + factor_entropy(k, location, scale, mean) + log_alpha
 
 
 @kernel

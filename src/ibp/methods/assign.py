@@ -7,26 +7,30 @@ fixed pieces and shared among threads, and the answer does not depend on how man
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from ibp.kernels.assign_rows import assign_rows
-from ibp.model import Observations
+from ibp.blas import single_threaded_blas
+from ibp.kernels.block_rows import improve_rows
+from ibp.methods.row_forms import RowForms, SharedPatterns, own_missing
+from ibp.model import Factors, Observations
+from ibp.parallel import Workers, ranges
 from ibp.submodular import OPTIMIZERS
 
 FloatArray = npt.NDArray[np.float64]
-ROWS_PER_PIECE = 512
 
 
 @dataclass(frozen=True)
 class FrozenModel:
     """What is needed to place new rows: factors in the user's column order, counts, settings."""
 
+    location: FloatArray
+    scale: FloatArray
     mean: FloatArray
     variance: FloatArray
+    offset: FloatArray
     counts: npt.NDArray[np.int64]
     n_samples: int
     noise_std: float
@@ -35,43 +39,57 @@ class FrozenModel:
     node_budget: int
 
     def assign(
-        self, observations: Observations, n_jobs: int = 1, *, with_losses: bool = False
+        self, observations: Observations, workers: Workers, *, with_losses: bool = False
     ) -> tuple[npt.NDArray[np.uint8], FloatArray]:
-        """Assignments and, if asked for, what the row objective loses when a bit flips."""
+        """Assignments and, if asked for, what the row objective loses when a bit flips.
+
+        Every search starts from the empty set, so that the answer depends on the row alone.
+        """
         n_rows, n_components = observations.n_samples, self.counts.size
         chosen = np.zeros((n_rows, n_components), dtype=np.uint8)
         losses = np.zeros((n_rows if with_losses else 0, n_components))
         if n_components == 0 or n_rows == 0:
             return chosen, losses
         log_odds = np.log(self.counts) - np.log(self.n_samples + 1.0 - self.counts)
-        uniforms = np.empty(0)
+        uniforms = np.empty((1, 0))
         if self.optimizer == "randomized_double_greedy":
-            # The same draws for every row: the answer depends on the row alone.
-            uniforms = np.random.default_rng(0).random(n_components)
-        by_pattern = np.argsort(observations.row_pattern, kind="stable")
-
-        def assign_piece(start: int) -> None:
-            assign_rows(
-                observations.values,
-                by_pattern[start : start + ROWS_PER_PIECE],
-                observations.row_pattern,
-                self.mean,
-                self.variance,
-                log_odds,
+            # The same draws for every row.
+            uniforms = np.random.default_rng(0).random((1, n_components))
+        to_layout = observations.to_layout
+        with single_threaded_blas():
+            forms = RowForms(
+                observations,
+                SharedPatterns.of(observations),
+                Factors(*map(to_layout, (self.location, self.scale, self.mean, self.variance))),
+                to_layout(self.offset),
                 self.noise_std**-2.0,
-                OPTIMIZERS[self.optimizer],
-                self.node_budget,
-                self.thorough,
-                uniforms,
-                chosen,
-                losses,
             )
+            form_of_row = forms.for_rows(slice(0, n_rows))
 
-        starts = range(0, n_rows, ROWS_PER_PIECE)
-        if n_jobs == 1 or len(starts) == 1:
-            for start in starts:
-                assign_piece(start)
-        else:
-            with ThreadPoolExecutor(n_jobs) as threads:
-                list(threads.map(assign_piece, starts))
+            def assign_piece(rows: slice) -> None:
+                block = observations.rows(rows)
+                n = rows.stop - rows.start
+                improve_rows(
+                    np.asarray(block @ forms.components.T),
+                    log_odds,
+                    forms.noise_precision,
+                    form_of_row[rows],
+                    forms.quadratic,
+                    forms.constant,
+                    forms.needed,
+                    forms.prepared,
+                    *own_missing(observations, rows, form_of_row[rows]),
+                    *forms.by_column,
+                    OPTIMIZERS[self.optimizer],
+                    self.node_budget,
+                    self.thorough,
+                    uniforms,
+                    chosen[rows],
+                    np.empty(n),
+                    np.empty(n, dtype=bool),
+                    losses[rows] if with_losses else losses,
+                )
+
+            for _ in workers.map(assign_piece, ranges(n_rows, observations.piece_rows)):
+                pass
         return chosen, losses

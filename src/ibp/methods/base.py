@@ -27,18 +27,27 @@ class StepReport:
         Entries of Z that changed.
     train_log_likelihood : float
         Mean over observed entries at the expected factors.
+    proven : float
+        Fraction of the rows whose optimum, given everything else, was proven; 0 for methods and
+        optimisers that prove nothing.
     """
 
     evidence: float
     n_components: int
     n_changed: int
     train_log_likelihood: float
+    proven: float = 0.0
 
 
 class Method(Protocol[StateT]):
     """An inference method: it makes a state and improves it sweep by sweep."""
 
-    def init(self, observations: Observations, rng: np.random.Generator) -> StateT:
+    def init(
+        self,
+        observations: Observations,
+        rng: np.random.Generator,
+        should_stop: Callable[[], bool],
+    ) -> StateT:
         """Make the state that the first sweep starts from."""
         ...
 
@@ -49,6 +58,6 @@ class Method(Protocol[StateT]):
         """
         ...
 
-    def report(self, state: StateT, n_changed: int) -> StepReport:
+    def report(self, state: StateT) -> StepReport:
         """Evaluate a state."""
         ...

@@ -1,9 +1,9 @@
 """Maximisation-expectation for the IBP (Reed and Ghahramani 2013).
 
 Z is a point, q(A) a truncated Gaussian per entry. A sweep optimises every row of Z against the
-evidence lower bound, refreshing q(A) as rows change; then the hyperparameters, if they are learned,
-are updated, and each feature's removal is tried. No step lowers the bound, except the cold row
-search of the paper's authors, which is there to reproduce their numbers.
+evidence lower bound, refreshing q(A) and the intercept as rows change; then the hyperparameters, if
+they are learned, are updated, and each feature's removal is tried. No step lowers the bound, except
+the cold row search of the paper's authors, which is there to reproduce their numbers.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ibp.kernels import factors as factor_kernels
-from ibp.kernels.meibp_rows import column_hashes, sweep_rows
 from ibp.methods.base import StepReport
+from ibp.methods.meibp_blocks import update_block
+from ibp.methods.meibp_state import MEIBPState
 from ibp.model import (
     Factors,
     Hyperparameters,
+    Intercept,
+    LearnedIntercept,
+    NoIntercept,
     Observations,
-    Statistics,
     evidence,
     removal_gains,
     train_log_likelihood,
@@ -31,6 +33,8 @@ from ibp.model import (
 )
 from ibp.model.evidence import Evidence
 from ibp.model.ibp_prior import Prior
+from ibp.parallel import Workers, ranges
+from ibp.starts.base import Start
 from ibp.submodular import OPTIMIZERS
 
 FloatArray = npt.NDArray[np.float64]
@@ -47,80 +51,11 @@ QUIET = 0.01
 SWEEPS_BEFORE_REMOVALS = 5
 # Z'X is kept by adding and subtracting rows; now and then it is summed anew, against rounding.
 SWEEPS_BETWEEN_RECOUNTS = 16
-
-
-@dataclass(frozen=True)
-class RandomStart:
-    """The authors' random start: z ~ Bernoulli(1/3), small random factors.
-
-    The factors' spread is in units of the prior's standard deviation, so that the start, too,
-    scales with the data.
-    """
-
-    n_components: int
-
-    def draw(
-        self, observations: Observations, factor_std: float, rng: np.random.Generator
-    ) -> tuple[npt.NDArray[np.uint8], FloatArray, FloatArray]:
-        """Assignments, locations and scales, factors in layout order."""
-        n, k, d = observations.n_samples, self.n_components, observations.n_features
-        assignments = (rng.random((n, k)) < 1.0 / 3.0).astype(np.uint8)
-        # A feature that nobody drew would be lost before it was tried.
-        for feature in np.flatnonzero(~assignments.any(axis=0)):
-            assignments[rng.integers(n), feature] = 1
-        location = np.abs(rng.normal(0.0, 0.05, size=(k, d))) * factor_std
-        scale = np.maximum(np.abs(rng.normal(0.0, 0.1, size=(k, 1))), 1e-3) * factor_std
-        return assignments, observations.to_layout(location), np.repeat(scale, d, axis=1)
-
-
-@dataclass(frozen=True)
-class GivenStart:
-    """A start from given assignments and factors, in the user's column order."""
-
-    assignments: npt.NDArray[np.uint8]
-    location: FloatArray
-    scale: FloatArray
-
-    @property
-    def n_components(self) -> int:
-        """Features to start with."""
-        return int(self.assignments.shape[1])
-
-    def draw(
-        self, observations: Observations, factor_std: float, rng: np.random.Generator
-    ) -> tuple[npt.NDArray[np.uint8], FloatArray, FloatArray]:
-        """Assignments, locations and scales, factors in layout order."""
-        return (
-            np.ascontiguousarray(self.assignments, dtype=np.uint8).copy(),
-            observations.to_layout(self.location),
-            observations.to_layout(self.scale),
-        )
-
-
-@dataclass
-class MEIBPState:
-    """All that a sweep needs; factors and statistics are in layout order."""
-
-    observations: Observations
-    assignments: npt.NDArray[np.uint8]
-    column_hash: npt.NDArray[np.uint64]
-    statistics: Statistics
-    factors: Factors
-    hyperparameters: Hyperparameters
-    rng: np.random.Generator
-    n_sweeps: int = 0
-
-    @property
-    def n_components(self) -> int:
-        """Features in use."""
-        return int(self.assignments.shape[1])
-
-    def keep(self, keep: npt.NDArray[np.bool_]) -> None:
-        """Drop the other features; their order stays."""
-        self.assignments = np.ascontiguousarray(self.assignments[:, keep])
-        self.column_hash = self.column_hash[keep]
-        self.statistics = self.statistics.select(keep)
-        self.factors = self.factors.select(keep)
+# Automatic blocks: many refreshes while Z takes shape, few once it has.
+SMALLEST_BLOCK, LARGEST_BLOCK = 32, 8192
+BLOCKS_AT_FIRST = 16
+# The exact search's budget grows from sweep to sweep.
+SWEEPS_WITHOUT_EXACT, FIRST_BUDGET = 2, 16
 
 
 @dataclass(frozen=True)
@@ -129,50 +64,77 @@ class MEIBPMethod:
 
     Attributes
     ----------
-    start : RandomStart or GivenStart
+    start : Start
         Where Z and q(A) come from.
     hyperparameters : Hyperparameters
         Known values, or posteriors to begin with.
+    intercept_std : float or None
+        Spread of the intercept's prior; None for no intercept.
     prior : {"shifted", "lof"}
         Equivalence class of the IBP prior.
     optimizer : str
         Name of a row optimiser in `ibp.submodular.OPTIMIZERS`.
     row_start : {"current", "empty"}
         Whether a row search starts from the row or, as the authors' does, from nothing.
-    block_size : int
+    block_size : int or "auto"
         Rows between two refreshes of q(A).
     shuffle : bool
         Whether rows are visited in a new random order in each sweep.
     node_budget : int
         Limit of the exact search, per row.
+    n_jobs : int
+        Threads.
     """
 
-    start: RandomStart | GivenStart
+    start: Start
     hyperparameters: Hyperparameters
+    intercept_std: float | None = None
     prior: Prior = "shifted"
     optimizer: str = "local_search"
     row_start: Literal["current", "empty"] = "current"
-    block_size: int = 1
+    block_size: int | Literal["auto"] = 1
     shuffle: bool = False
     node_budget: int = 10_000
+    n_jobs: int = 1
 
-    def init(self, observations: Observations, rng: np.random.Generator) -> MEIBPState:
+    def init(
+        self,
+        observations: Observations,
+        rng: np.random.Generator,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> MEIBPState:
         """Draw the start, drop what is empty and update q(A) once."""
-        assignments, location, scale = self.start.draw(
-            observations, self.hyperparameters.factor_std, rng
-        )
-        state = MEIBPState(
+        workers = Workers(self.n_jobs)
+        point = self.start.draw(self, observations, rng, workers, should_stop)
+        state = MEIBPState.from_parts(
             observations,
-            assignments,
-            column_hashes(assignments),
-            Statistics.from_codes(observations, assignments),
-            Factors.from_parameters(location, scale),
-            self.hyperparameters,
+            point.assignments,
+            Factors.from_parameters(point.location, point.scale),
+            point.intercept or self.no_intercept_yet(observations),
+            point.hyperparameters or self.hyperparameters,
             rng,
+            workers,
         )
-        drop_empty(state)
-        refresh_factors(state)
+        state.block_size = self.first_block_size(observations.n_samples)
+        state.drop_empty()
+        if point.intercept is None:  # it goes by the factors of the start, not they by it
+            state.update_intercept()
+        state.update_factors(np.zeros(observations.n_features))
         return state
+
+    def no_intercept_yet(self, observations: Observations) -> Intercept:
+        """The intercept before anything is known."""
+        if self.intercept_std is None:
+            return NoIntercept.of_width(observations.n_features)
+        return LearnedIntercept.at_centre(
+            observations, self.intercept_std, self.hyperparameters.noise_precision.mean
+        )
+
+    def first_block_size(self, n_samples: int) -> int:
+        """Rows per block in the first sweep."""
+        if self.block_size != "auto":
+            return int(self.block_size)
+        return int(np.clip(n_samples // BLOCKS_AT_FIRST, SMALLEST_BLOCK, LARGEST_BLOCK))
 
     def step(self, state: MEIBPState, should_stop: Callable[[], bool]) -> StepReport:
         """One sweep over the rows, then hyperparameters and removals.
@@ -181,28 +143,32 @@ class MEIBPMethod:
         explain little yet and look superfluous: removing them raises the bound at once, and the
         fit ends lower.
         """
-        n_changed = self.update_rows(state, should_stop)
+        n_changed, n_proven = self.update_rows(state, should_stop)
         self.settle(state, should_stop, at_rest=n_changed == 0)
         state.n_sweeps += 1
         if state.n_sweeps % SWEEPS_BETWEEN_RECOUNTS == 0:
-            state.statistics = Statistics.from_codes(state.observations, state.assignments)
+            state.recount()
         quiet = n_changed < QUIET * state.assignments.size
+        if quiet and self.block_size == "auto":
+            state.block_size = min(2 * state.block_size, LARGEST_BLOCK)
         if self.row_start == "current" and (quiet or state.n_sweeps > SWEEPS_BEFORE_REMOVALS):
             n_changed += self.remove_features(state, should_stop)
-        return self.report(state, n_changed)
+        return self.report(state, n_changed, n_proven)
 
-    def report(self, state: MEIBPState, n_changed: int) -> StepReport:
+    def report(self, state: MEIBPState, n_changed: int = 0, n_proven: int = 0) -> StepReport:
         """The bound and the training likelihood of a state."""
         return StepReport(
             evidence=self.evidence(state).total,
             n_components=state.n_components,
             n_changed=n_changed,
+            proven=n_proven / max(state.observations.n_samples, 1),
             train_log_likelihood=train_log_likelihood(
                 state.observations,
                 state.statistics,
                 state.factors,
                 state.hyperparameters,
                 state.assignments,
+                state.intercept,
             ),
         )
 
@@ -214,30 +180,67 @@ class MEIBPMethod:
             state.factors,
             state.hyperparameters,
             self.prior,
-            equal_columns(state)[0] if self.prior == "lof" else None,
+            state.equal_columns()[0] if self.prior == "lof" else None,
             state.assignments,
+            state.intercept,
+            state.entropies(),
         )
 
-    def update_rows(self, state: MEIBPState, should_stop: Callable[[], bool]) -> int:
-        """Optimise the rows one after another; return how many bits changed."""
-        n_samples = state.observations.n_samples
+    def update_rows(self, state: MEIBPState, should_stop: Callable[[], bool]) -> tuple[int, int]:
+        """Optimise all rows; return how many bits changed and how many rows are proven optimal."""
+        order = None
         if self.shuffle:
-            rows = state.rng.permutation(n_samples)
-        else:
-            rows = np.arange(n_samples)
-        position, n_changed, dirty = 0, 0, False
+            order = state.rng.permutation(state.observations.n_samples)
+        if state.observations.sparse or not (state.block_size == 1 or self.row_start == "empty"):
+            return self.sweep_in_blocks(state, order, should_stop)
+        return self.sweep_in_sequence(state, order, should_stop)
+
+    def sweep_in_blocks(
+        self,
+        state: MEIBPState,
+        order: npt.NDArray[np.int64] | None,
+        should_stop: Callable[[], bool],
+    ) -> tuple[int, int]:
+        """A block of rows at a time, and q(A) refreshed after each that changed anything."""
+        n_changed, n_proven = 0, 0
+        forms = None
+        for block in ranges(state.observations.n_samples, state.block_size):
+            if state.n_components == 0 or should_stop():
+                break
+            forms = forms or state.row_forms()
+            rows = block if order is None else order[block]
+            changed, proven = update_block(self, state, forms, rows)
+            n_changed += changed
+            n_proven += proven
+            if changed:
+                state.drop_empty()
+                state.refresh()
+                forms = None
+        return n_changed, n_proven
+
+    def sweep_in_sequence(
+        self,
+        state: MEIBPState,
+        order: npt.NDArray[np.int64] | None,
+        should_stop: Callable[[], bool],
+    ) -> tuple[int, int]:
+        """Rows one after another against the exact objective, in compiled code."""
+        n_samples = state.observations.n_samples
+        rows = np.arange(n_samples) if order is None else order
+        position, n_changed, n_proven, dirty = 0, 0, 0, False
         chunk = FIRST_CHUNK
         while position < n_samples and state.n_components > 0 and not should_stop():
             started, before = time.perf_counter(), position
             last = min(position + chunk, n_samples)
-            position, changed, dirty = self.visit_rows(state, rows, position, last, dirty)
+            position, changed, proven, dirty = self.visit_rows(state, rows, position, last, dirty)
             n_changed += changed
+            n_proven += proven
             if not self.randomized:  # whose draws come by the chunk, so there it must not vary
                 seconds = (time.perf_counter() - started) / (position - before)
                 chunk = max(1, min(2 * chunk, int(SECONDS_BETWEEN_CHECKS / max(seconds, 1e-9))))
         if dirty:
-            refresh_factors(state)
-        return n_changed
+            state.refresh()
+        return n_changed, n_proven
 
     def visit_rows(
         self,
@@ -246,29 +249,34 @@ class MEIBPMethod:
         first: int,
         last: int,
         dirty: bool,
-    ) -> tuple[int, int, bool]:
+    ) -> tuple[int, int, int, bool]:
         """Optimise ``rows[first:last]``, or fewer if a feature dies, which is then dropped.
 
-        Returns the position of the next row, the number of bits that changed, and whether q(A)
-        is still to be refreshed for that.
+        Returns the position of the next row, the number of bits that changed, that of rows proven
+        optimal, and whether q(A) is still to be refreshed for the changes.
         """
+        from ibp.kernels.sequential_sweep import sweep_rows  # compiled if needed only
+
         observations, statistics, factors = state.observations, state.statistics, state.factors
         hyperparameters = state.hyperparameters
-        shape = (last - first, state.n_components) if self.randomized else (1, 0)
-        position, n_changed, dirty = sweep_rows(
+        result = sweep_rows(
             observations.values,
             rows,
             first,
             last,
-            self.block_size,
+            state.block_size,
             dirty,
             observations.column_order,
             observations.group_start,
             observations.row_pattern,
-            observations.n_patterns,
+            observations.summary.n_patterns,
+            observations.centre,
+            state.intercept.response(hyperparameters.noise_precision.mean),
+            state.intercept.mean,
             state.assignments,
             state.column_hash,
             statistics.gram,
+            statistics.totals,
             statistics.cross,
             statistics.counts,
             factors.location,
@@ -281,22 +289,32 @@ class MEIBPMethod:
             hyperparameters.alpha.mean_log,
             self.prior == "lof",
             OPTIMIZERS[self.optimizer],
-            self.node_budget,
+            self.budget(state),
             self.row_start == "empty",
-            state.rng.random(shape),
+            self.uniforms(state, last - first),
         )
-        drop_empty(state)
-        return position, n_changed, dirty
+        state.drop_empty()
+        return result
 
     @property
     def randomized(self) -> bool:
         """Whether the row optimiser draws."""
         return self.optimizer == "randomized_double_greedy"
 
+    def uniforms(self, state: MEIBPState, n_rows: int) -> FloatArray:
+        """Random numbers for some rows; a single empty row if none are needed."""
+        return state.rng.random((n_rows, state.n_components) if self.randomized else (1, 0))
+
+    def budget(self, state: MEIBPState) -> int:
+        """Nodes that the exact search may visit for a row."""
+        # Rows solved to the last nat against factors that will soon have changed are time lost.
+        rounds = state.n_sweeps - SWEEPS_WITHOUT_EXACT
+        return 0 if rounds < 0 else min(self.node_budget, FIRST_BUDGET * 4 ** min(rounds, 30))
+
     def remove_features(self, state: MEIBPState, should_stop: Callable[[], bool]) -> int:
         """Remove features as long as that raises the bound; return how many bits that cleared."""
         n_cleared = 0
-        bound = self.evidence(state).total
+        bound: float | None = None
         while state.n_components > 0 and not should_stop():
             gains = removal_gains(
                 state.observations,
@@ -304,15 +322,19 @@ class MEIBPMethod:
                 state.factors,
                 state.hyperparameters,
                 self.prior,
-                equal_columns(state)[1] if self.prior == "lof" else None,
+                state.equal_columns()[1] if self.prior == "lof" else None,
+                state.intercept,
+                state.entropies(),
             )
             best = int(np.argmax(gains))
             if not gains[best] > 0:
                 break
+            if bound is None:
+                bound = self.evidence(state).total
             n_rows = int(state.statistics.counts[best])
             before = replace(state)
             state.keep(np.arange(state.n_components) != best)
-            refresh_factors(state)
+            state.refresh()
             without = self.evidence(state).total
             if not without > bound:  # the gain was no more than rounding
                 vars(state).update(vars(before))
@@ -323,56 +345,31 @@ class MEIBPMethod:
 
     def settle(self, state: MEIBPState, should_stop: Callable[[], bool], *, at_rest: bool) -> None:
         """Update learned hyperparameters; with Z at rest, iterate them and q(A) to convergence."""
-        learned = state.hyperparameters.learned
-        if not learned and (self.row_start == "empty" or not at_rest):
+        if not at_rest:
+            if state.hyperparameters.learned:
+                self.learn(state)
+                state.refresh()
+            return
+        if self.row_start == "empty" and not state.hyperparameters.learned:
             return
         previous = self.evidence(state).total
-        for _ in range(MAX_SETTLING_UPDATES if at_rest else 1):
-            if learned:
-                state.hyperparameters = update_hyperparameters(
-                    state.observations,
-                    state.statistics,
-                    state.factors,
-                    state.hyperparameters,
-                    state.assignments,
-                )
-            refresh_factors(state)
+        for _ in range(MAX_SETTLING_UPDATES):
+            self.learn(state)
+            state.refresh()
             current = self.evidence(state).total
             close = abs(current - previous) <= SETTLED * state.observations.n_observed
             if close or should_stop():
                 break
             previous = current
 
-
-def refresh_factors(state: MEIBPState) -> None:
-    """One update of q(A) from the statistics."""
-    factor_kernels.update_factors(
-        state.statistics.gram,
-        state.statistics.cross,
-        state.observations.group_start,
-        state.hyperparameters.noise_precision.mean,
-        state.hyperparameters.factor_precision.mean,
-        state.factors.location,
-        state.factors.scale,
-        state.factors.mean,
-        state.factors.variance,
-        np.empty(state.observations.n_features),
-        np.empty((state.observations.n_features, state.n_components)),
-    )
-
-
-def drop_empty(state: MEIBPState) -> None:
-    """Drop the features that no row has."""
-    used = state.statistics.counts > 0
-    if not used.all():
-        state.keep(used)
-
-
-def equal_columns(
-    state: MEIBPState,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Multiplicities K_h of the distinct columns, and each column's own multiplicity."""
-    _, inverse, counts = np.unique(
-        state.column_hash, axis=0, return_inverse=True, return_counts=True
-    )
-    return counts.astype(np.int64), counts[inverse.ravel()].astype(np.int64)
+    def learn(self, state: MEIBPState) -> None:
+        """Update the hyperparameters that are learned."""
+        if state.hyperparameters.learned:
+            state.hyperparameters = update_hyperparameters(
+                state.observations,
+                state.statistics,
+                state.factors,
+                state.hyperparameters,
+                state.assignments,
+                state.intercept,
+            )

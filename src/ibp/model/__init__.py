@@ -14,18 +14,24 @@ from ibp.model.evidence import (
 from ibp.model.factors import Factors, feature_evidence, update_factors
 from ibp.model.hyperparameters import GammaPosterior, Hyperparameters, Known
 from ibp.model.ibp_prior import column_multiplicities, log_prior, sample_assignments
+from ibp.model.intercept import Intercept, LearnedIntercept, NoIntercept
 from ibp.model.observations import Observations
 from ibp.model.sampling import sample_data, sample_factors, sample_model
 from ibp.model.statistics import Statistics
+from ibp.model.summary import Summary, summarize
 
 __all__ = [
     "Evidence",
     "Factors",
     "GammaPosterior",
     "Hyperparameters",
+    "Intercept",
     "Known",
+    "LearnedIntercept",
+    "NoIntercept",
     "Observations",
     "Statistics",
+    "Summary",
     "column_multiplicities",
     "evidence",
     "feature_evidence",
@@ -36,6 +42,7 @@ __all__ = [
     "sample_factors",
     "sample_model",
     "squared_error",
+    "summarize",
     "train_log_likelihood",
     "update_factors",
     "update_hyperparameters",

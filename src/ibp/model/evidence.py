@@ -1,6 +1,7 @@
 """The evidence lower bound (Eq. 8), from sufficient statistics.
 
-F = E ln p(X | Z, A) + ln p([Z]) + E ln p(A) + H[q(A)] - KL of the hyperparameters' posteriors.
+F = E ln p(X | Z, A, b) + ln p([Z]) + E ln p(A) + H[q(A)] - KL of the intercept's and of the
+hyperparameters' posteriors.
 A feature that no row has is left out of every sum: in the limit of infinitely many features its
 factors keep their prior, and it contributes exactly nothing (Sec. 3.4).
 """
@@ -16,8 +17,10 @@ from scipy.special import gammaln
 from ibp.model.factors import Factors, factor_entropy, feature_evidence, log_factor_prior
 from ibp.model.hyperparameters import Hyperparameters
 from ibp.model.ibp_prior import Prior, harmonic_number, log_prior
+from ibp.model.intercept import Intercept, NoIntercept, by_column
 from ibp.model.observations import Observations
 from ibp.model.statistics import Statistics
+from ibp.parallel import ranges
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Evidence:
     assignment_prior: float
     factor_prior: float
     factor_entropy: float
+    intercept: float
     hyperparameters: float
 
     @property
@@ -38,6 +42,7 @@ class Evidence:
             + self.assignment_prior
             + self.factor_prior
             + self.factor_entropy
+            + self.intercept
             + self.hyperparameters
         )
 
@@ -50,39 +55,55 @@ def squared_error(
     observations: Observations,
     statistics: Statistics,
     factors: Factors,
+    intercept: Intercept,
     *,
     expected: bool,
     codes: npt.NDArray[np.generic] | None = None,
 ) -> float:
-    """Sum over observed entries of (x - z a)^2: its expectation, or its value at E[A].
+    """Sum over observed entries of (x - b - z a)^2: its expectation, or its value at the means.
 
     From the statistics alone if that is accurate; a close fit far from zero is the small difference
     of large sums, and is summed from the residuals if the ``codes`` are given.
     """
     quadratic, variance = 0.0, 0.0
-    for g in range(observations.group_start.size - 1):
+    for g in range(observations.n_groups):
         columns = slice(observations.group_start[g], observations.group_start[g + 1])
         mean = factors.mean[:, columns]
         quadratic += float(np.einsum("kd,kd->", mean, statistics.gram[g] @ mean))
         if expected:
             own = np.diagonal(statistics.gram[g])
             variance += float(own @ factors.variance[:, columns].sum(axis=1))
+            variance += float(observations.group_rows[g] * intercept.variance[columns].sum())
     linear = float(np.einsum("kd,kd->", statistics.cross, factors.mean))
-    error = observations.sum_of_squares - 2.0 * linear + quadratic
-    if error < CANCELLATION * observations.sum_of_squares and codes is not None:
-        error = _residual_sum_of_squares(observations, factors, codes)
+    n_observed = observations.group_rows[observations.group_of_position]
+    explained = by_column(statistics.totals, observations, factors.mean)
+    offset = float(
+        (
+            intercept.mean
+            * (n_observed * intercept.mean - 2.0 * (observations.column_sums - explained))
+        ).sum()
+    )
+    error = observations.sum_of_squares - 2.0 * linear + quadratic + offset
+    cancelled = error < CANCELLATION * observations.sum_of_squares
+    if cancelled and codes is not None and not observations.sparse:
+        error = _residual_sum_of_squares(observations, factors, intercept, codes)
     return max(error, 0.0) + variance
 
 
 def _residual_sum_of_squares(
-    observations: Observations, factors: Factors, codes: npt.NDArray[np.generic]
+    observations: Observations,
+    factors: Factors,
+    intercept: Intercept,
+    codes: npt.NDArray[np.generic],
 ) -> float:
-    """One pass over X."""
+    """One pass over dense X."""
+    components = observations.from_layout(factors.mean)
+    offset = observations.from_layout(observations.centre + intercept.mean)
     total = 0.0
-    for rows, block in observations.blocks():
-        residual = block - codes[rows].astype(np.float64) @ factors.mean
-        if not observations.complete:
-            residual[np.isnan(observations.values[rows][:, observations.column_order])] = 0.0
+    for rows in ranges(observations.n_samples, observations.piece_rows):
+        values = observations.values[rows].astype(np.float64)
+        residual = values - offset - codes[rows].astype(np.float64) @ components
+        residual[np.isnan(values)] = 0.0
         total += float(np.einsum("nd,nd->", residual, residual))
     return total
 
@@ -95,15 +116,22 @@ def evidence(
     prior: Prior = "shifted",
     multiplicities: npt.NDArray[np.int64] | None = None,
     codes: npt.NDArray[np.generic] | None = None,
+    intercept: Intercept | None = None,
+    entropies: npt.NDArray[np.float64] | None = None,
 ) -> Evidence:
     """The bound of a state.
 
     ``multiplicities`` of equal columns are needed for ``prior="lof"``; ``codes``, the assignments,
-    keep the likelihood accurate where it would cancel.
+    keep the likelihood accurate where it would cancel; ``entropies`` of the features' factors are
+    computed unless given.
     """
+    if entropies is None:
+        entropies = factor_entropy(factors)
+    entropies = entropies[statistics.counts > 0]
     statistics, factors, codes = _active(statistics, factors, codes)
+    intercept = intercept or NoIntercept.of_width(observations.n_features)
     tau = hyperparameters.noise_precision
-    error = squared_error(observations, statistics, factors, expected=True, codes=codes)
+    error = squared_error(observations, statistics, factors, intercept, expected=True, codes=codes)
     alpha = hyperparameters.alpha
     return Evidence(
         likelihood=0.5 * observations.n_observed * (tau.mean_log - np.log(2.0 * np.pi))
@@ -117,7 +145,8 @@ def evidence(
             multiplicities=multiplicities,
         ),
         factor_prior=float(log_factor_prior(factors, hyperparameters).sum()),
-        factor_entropy=float(factor_entropy(factors).sum()),
+        factor_entropy=float(entropies.sum()),
+        intercept=-intercept.divergence(),
         hyperparameters=-hyperparameters.divergence(),
     )
 
@@ -142,10 +171,12 @@ def update_hyperparameters(
     factors: Factors,
     hyperparameters: Hyperparameters,
     codes: npt.NDArray[np.generic] | None = None,
+    intercept: Intercept | None = None,
 ) -> Hyperparameters:
     """Supplement S.3: the conjugate updates of tau_X, tau_A and alpha (known ones stay)."""
     statistics, factors, codes = _active(statistics, factors, codes)
-    error = squared_error(observations, statistics, factors, expected=True, codes=codes)
+    intercept = intercept or NoIntercept.of_width(observations.n_features)
+    error = squared_error(observations, statistics, factors, intercept, expected=True, codes=codes)
     n_active = statistics.n_components
     return Hyperparameters(
         noise_precision=hyperparameters.noise_precision.updated(
@@ -164,10 +195,12 @@ def train_log_likelihood(
     factors: Factors,
     hyperparameters: Hyperparameters,
     codes: npt.NDArray[np.generic] | None = None,
+    intercept: Intercept | None = None,
 ) -> float:
-    """Mean over observed entries of ln N(x; z E[A], noise_std^2)."""
+    """Mean over observed entries of ln N(x; E[b] + z E[A], noise_std^2)."""
+    intercept = intercept or NoIntercept.of_width(observations.n_features)
     tau = hyperparameters.noise_precision.mean
-    error = squared_error(observations, statistics, factors, expected=False, codes=codes)
+    error = squared_error(observations, statistics, factors, intercept, expected=False, codes=codes)
     n = max(observations.n_observed, 1)
     return 0.5 * float(np.log(tau / (2.0 * np.pi))) - 0.5 * tau * error / n
 
@@ -179,6 +212,8 @@ def removal_gains(
     hyperparameters: Hyperparameters,
     prior: Prior = "shifted",
     multiplicity: npt.NDArray[np.int64] | None = None,
+    intercept: Intercept | None = None,
+    entropies: npt.NDArray[np.float64] | None = None,
 ) -> npt.NDArray[np.float64]:
     """What the bound gains if a feature is taken from all its rows, the other factors unchanged.
 
@@ -189,7 +224,10 @@ def removal_gains(
     n_samples = observations.n_samples
     counts = statistics.counts.astype(np.float64)
     error_change = 2.0 * np.einsum("kd,kd->k", statistics.cross, factors.mean)
-    for g in range(observations.group_start.size - 1):
+    if intercept is not None:
+        offset = statistics.totals[observations.group_of_position].T * intercept.mean
+        error_change -= 2.0 * np.einsum("kd,kd->k", offset, factors.mean)
+    for g in range(observations.n_groups):
         columns = slice(observations.group_start[g], observations.group_start[g + 1])
         gram, mean = statistics.gram[g], factors.mean[:, columns]
         own = np.diagonal(gram)
@@ -201,6 +239,6 @@ def removal_gains(
     return np.asarray(
         -0.5 * hyperparameters.noise_precision.mean * error_change
         - count_term
-        - feature_evidence(factors, hyperparameters)
+        - feature_evidence(factors, hyperparameters, entropies)
         + np.log(np.asarray(equal, dtype=np.float64))
     )

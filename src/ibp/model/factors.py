@@ -3,7 +3,7 @@
     sigma_kd^2 = 1 / (tau_X (Z'Z)_kk + tau_A)
     mu_kd = sigma_kd^2 tau_X [ (Z'X)_kd - sum over k' != k of (Z'Z)_kk' E[a_k'd] ]   (Sec. 3.3)
 
-Z'Z is that of the rows in which column d is observed. The features are updated one after another,
+Z'Z is that of the rows in which column d is observed, and X is less the intercept if there is one. The features are updated one after another,
 each with the newest means of the others, so every single update raises the bound.
 """
 
@@ -53,8 +53,17 @@ def update_factors(
     statistics: Statistics,
     group_start: npt.NDArray[np.int64],
     hyperparameters: Hyperparameters,
+    intercept_mean: FloatArray | None = None,
+    intercept_response: FloatArray | None = None,
 ) -> None:
-    """Update every feature's factors in place, k = 0 .. K-1."""
+    """Update every feature's factors in place, k = 0 .. K-1.
+
+    An intercept, of which the means are at their optimum, is kept there: after each feature they
+    move by ``intercept_response`` times the change of the column's sum of residuals.
+    """
+    if intercept_mean is None or intercept_response is None:
+        intercept_mean = np.zeros(factors.mean.shape[1])
+        intercept_response = np.zeros(factors.mean.shape[1])
     noise_precision = hyperparameters.noise_precision.mean
     factor_precision = hyperparameters.factor_precision.mean
     for k in range(statistics.n_components):
@@ -64,24 +73,30 @@ def update_factors(
             own = coupling[k]
             coupling[k] = 0.0
             residual = statistics.cross[k, columns] - coupling @ factors.mean[:, columns]
+            residual -= statistics.totals[g, k] * intercept_mean[columns]
             variance = 1.0 / (noise_precision * own + factor_precision)
             location = variance * noise_precision * residual
             scale = np.full_like(location, np.sqrt(variance))
             moments = truncated_normal.moments(location, scale)
+            change = statistics.totals[g, k] * (moments.mean - factors.mean[k, columns])
+            intercept_mean[columns] -= intercept_response[columns] * change
             factors.location[k, columns] = location
             factors.scale[k, columns] = scale
             factors.mean[k, columns] = moments.mean
             factors.variance[k, columns] = moments.variance
 
 
-def feature_evidence(factors: Factors, hyperparameters: Hyperparameters) -> FloatArray:
+def feature_evidence(
+    factors: Factors, hyperparameters: Hyperparameters, entropies: FloatArray | None = None
+) -> FloatArray:
     """eta_k: what an active feature adds to the bound beside likelihood and counts.
 
     (D/2)(E ln tau_A + ln(2/pi)) - E[tau_A] sum_d E[a_kd^2] / 2 + H(q(a_k)) + E ln alpha.
+    ``entropies`` are those of `factor_entropy`, if they are known already.
     """
     return (
         log_factor_prior(factors, hyperparameters)
-        + factor_entropy(factors)
+        + (factor_entropy(factors) if entropies is None else entropies)
         + hyperparameters.alpha.mean_log
     )
 

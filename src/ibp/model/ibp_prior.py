@@ -71,6 +71,16 @@ def log_prior(
     )
 
 
+def tangent_log_odds(counts: npt.NDArray[np.int64], n_samples: int) -> FloatArray:
+    """Slope at m of g(m) = ln (N - m)! + ln (m - 1)!, the count term of a feature in use.
+
+    g is convex, so that rows optimised together against g(m) + slope (m' - m) cannot lower it:
+    digamma(m) - digamma(N - m + 1), one number per feature for all rows of a block.
+    """
+    m = counts.astype(np.float64)
+    return np.asarray(digamma(m) - digamma(n_samples - m + 1.0))
+
+
 def sample_assignments(
     alpha: float, n_samples: int, random_state: np.random.Generator | int | None = None
 ) -> npt.NDArray[np.uint8]:

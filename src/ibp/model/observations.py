@@ -1,90 +1,96 @@
-"""The data matrix and the pattern of what is observed in it.
+"""The data matrix as the model sees it: dense or sparse, with missing entries and a centre.
 
-NaN means missing. Columns that are missing in the same rows share one Z'Z, and rows that miss the
-same columns share one quadratic form, so both are numbered by pattern here. Inside the library
-factors are kept in *layout order*: columns of one pattern side by side. X itself stays as it was
-given; blocks of it are reordered and filled on their way through.
+NaN means missing; in a sparse matrix the entries that are not stored are zeros. Inside the library
+factors are kept in *layout order*: columns with one pattern of missing rows side by side. X itself
+stays as it was given; rows of it are filled on their way through.
+
+The model describes X less a fixed ``centre`` per column: the column means if there is an intercept,
+so that it has a small number to learn, else zero. X is never centred in memory; sums over it are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
+
+from ibp.model.summary import COMPLETE, Summary, summarize
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-# Rows per block when X is passed over; a multiple of eight, so that packed masks line up.
-BLOCK_ROWS = 2048
+# Rows of X that are worked on together: they should fit the cache of a core.
+PIECE_ROWS = 256
+SPARSE_PIECE_ROWS = 2048
 
 
 @dataclass(frozen=True)
 class Observations:
-    """A dense data matrix with the patterns of its missing entries.
+    """A data matrix with the patterns of its missing entries.
 
     Attributes
     ----------
-    values : ndarray of shape (N, D), float32 or float64
-        The data, NaN where missing.
+    values : ndarray or CSR array of shape (N, D), float32 or float64
+        The data, NaN where missing, columns as the user gave them.
+    summary : Summary
+        Moments and patterns.
     column_order : ndarray of shape (D,)
         Layout order: position j holds column ``column_order[j]``.
     group_start : ndarray of shape (G + 1,)
         Column group g occupies the layout positions ``group_start[g]`` to ``group_start[g + 1]``.
-    row_pattern : ndarray of shape (N,)
-        Number of the row's pattern.
-    n_patterns : int
-        How many patterns the rows have.
-    n_observed, sum_of_squares : int, float
-        Over the observed entries.
+    group_rows : ndarray of shape (G,)
+        How many rows observe each group.
+    centre, column_sums : ndarray of shape (D,)
+        The fixed centre, and the sums of the observed entries about it; in layout order.
+    sum_of_squares : float
+        About the centre, over the observed entries.
     """
 
-    values: npt.NDArray[np.floating]
+    values: Any
+    summary: Summary
     column_order: IntArray
     group_start: IntArray
-    row_pattern: IntArray
-    n_patterns: int
-    n_observed: int
+    group_rows: IntArray
+    centre: FloatArray
+    column_sums: FloatArray
     sum_of_squares: float
 
     @classmethod
-    def from_array(cls, values: npt.NDArray[np.floating]) -> Observations:
-        """Find the patterns of a matrix."""
-        # Read-only whatever it was: nothing here changes X, and kernels see one type of array.
-        values = np.ascontiguousarray(values).view()
-        values.flags.writeable = False
-        n_samples, n_features = values.shape
-        packed_rows: list[npt.NDArray[np.uint8]] = []
-        packed_columns: list[npt.NDArray[np.uint8]] = []
-        n_missing = 0
-        sum_of_squares = 0.0
-        for start in range(0, n_samples, BLOCK_ROWS):
-            block = values[start : start + BLOCK_ROWS]
-            missing = np.isnan(block)
-            n_missing += int(missing.sum())
-            filled = np.where(missing, 0.0, block).astype(np.float64, copy=False)
-            sum_of_squares += float(np.einsum("nd,nd->", filled, filled))
-            packed_rows.append(np.packbits(missing, axis=1))
-            packed_columns.append(np.packbits(missing, axis=0))
-        if n_missing == 0:
-            column_group = np.zeros(n_features, dtype=np.int64)
-            row_pattern = np.zeros(n_samples, dtype=np.int64)
-        else:
-            column_group = _number_patterns(np.concatenate(packed_columns).T)
-            row_pattern = _number_patterns(np.concatenate(packed_rows))
-        column_order = np.argsort(column_group, kind="stable").astype(np.int64)
-        group_size = np.bincount(column_group, minlength=1)
+    def from_array(cls, values: Any, *, centre: npt.ArrayLike | None = None) -> Observations:
+        """Find the patterns of a matrix; ``centre`` is zero unless given."""
+        return cls.from_summary(values, summarize(values), centre=centre)
+
+    @classmethod
+    def from_summary(
+        cls, values: Any, summary: Summary, *, centre: npt.ArrayLike | None = None
+    ) -> Observations:
+        """With a summary that was made before."""
+        if not sparse.issparse(values):
+            # Read-only whatever it was: nothing here changes X, and kernels see one type of array.
+            values = np.ascontiguousarray(values).view()
+            values.flags.writeable = False
+        order = np.argsort(summary.column_group, kind="stable").astype(np.int64)
+        group_size = np.bincount(summary.column_group, minlength=1)
+        group_start = np.concatenate([[0], np.cumsum(group_size)]).astype(np.int64)
+        about = np.zeros(order.size) if centre is None else np.asarray(centre, dtype=np.float64)
+        offset = summary.means - about
         return cls(
             values,
-            column_order,
-            np.concatenate([[0], np.cumsum(group_size)]).astype(np.int64),
-            row_pattern,
-            int(row_pattern.max(initial=-1)) + 1,
-            values.size - n_missing,
-            sum_of_squares,
+            summary,
+            order,
+            group_start,
+            summary.counts[order[group_start[:-1]]] if order.size else group_size[:0],
+            about[order],
+            (summary.counts * offset)[order],
+            float(summary.squares.sum() + summary.counts @ offset**2),
         )
+
+    def take(self, rows: IntArray) -> Observations:
+        """Some of the rows, with the same centre."""
+        return self.from_array(self.values[rows], centre=self.from_layout(self.centre))
 
     @property
     def n_samples(self) -> int:
@@ -97,41 +103,90 @@ class Observations:
         return int(self.values.shape[1])
 
     @property
-    def complete(self) -> bool:
-        """Whether nothing is missing."""
-        return self.n_observed == self.values.size
+    def n_groups(self) -> int:
+        """G, the number of column groups."""
+        return int(self.group_start.size) - 1
 
     @property
-    def group_column(self) -> IntArray:
-        """One column of X per group, to tell whether a row observes the group."""
-        return self.column_order[self.group_start[:-1]]
+    def n_observed(self) -> int:
+        """Observed entries."""
+        return self.summary.n_observed
 
-    def blocks(self, n_rows: int = BLOCK_ROWS) -> Iterator[tuple[slice, FloatArray]]:
-        """Pass over X: row ranges with their filled, layout-ordered values in double precision."""
-        for start in range(0, self.n_samples, n_rows):
-            rows = slice(start, min(start + n_rows, self.n_samples))
-            block = self.values[rows][:, self.column_order].astype(np.float64, copy=False)
-            yield rows, np.nan_to_num(block, copy=False, nan=0.0, posinf=np.inf, neginf=-np.inf)
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing."""
+        return self.n_observed == self.n_samples * self.n_features
 
-    def observed_groups(self, rows: slice) -> npt.NDArray[np.bool_]:
-        """Which column groups each row of a range observes, shape (rows, G)."""
-        return np.asarray(~np.isnan(self.values[rows][:, self.group_column]))
+    @property
+    def sparse(self) -> bool:
+        """Whether only some entries are stored."""
+        return bool(sparse.issparse(self.values))
 
-    def to_layout(self, by_column: npt.NDArray[np.float64]) -> FloatArray:
-        """Bring a K x D matrix from the user's column order into layout order."""
-        return np.ascontiguousarray(by_column[:, self.column_order])
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the values, in which products with X are made."""
+        return np.dtype(self.values.dtype)
 
-    def from_layout(self, by_position: npt.NDArray[np.float64]) -> FloatArray:
-        """Bring a K x D matrix from layout order back into the user's column order."""
+    @property
+    def piece_rows(self) -> int:
+        """How many rows to work on together."""
+        return SPARSE_PIECE_ROWS if self.sparse else PIECE_ROWS
+
+    @property
+    def row_pattern(self) -> npt.NDArray[np.int32]:
+        """Numbers of the rows' patterns, as in `Summary`."""
+        return self.summary.row_pattern
+
+    @property
+    def group_of_position(self) -> IntArray:
+        """The group of each layout position."""
+        return np.repeat(np.arange(self.n_groups), np.diff(self.group_start))
+
+    def rows(self, rows: Any) -> Any:
+        """Some rows as something to multiply by, missing entries being zero; not centred.
+
+        A view of X if the rows are consecutive and complete.
+        """
+        block = self.values[rows]
+        if (self.row_pattern[rows] == COMPLETE).all():
+            return block
+        if not self.sparse:
+            return np.where(np.isnan(block), block.dtype.type(0), block)
+        block = block.copy()
+        block.data[np.isnan(block.data)] = 0
+        return block
+
+    def missing_entries(self, rows: Any) -> tuple[IntArray, IntArray]:
+        """What some rows miss: numbers among these rows, and layout positions, both sorted."""
+        if not self.sparse:
+            row, position = np.nonzero(np.isnan(self.values[rows][:, self.column_order]))
+            return row.astype(np.int64), position.astype(np.int64)
+        block = self.values[rows].tocoo()
+        missing = np.isnan(block.data)
+        row = block.row[missing].astype(np.int64)
+        place = np.empty_like(self.column_order)
+        place[self.column_order] = np.arange(place.size)
+        position = place[block.col[missing]]
+        order = np.lexsort((position, row))
+        return row[order], position[order]
+
+    def observed_groups(self, rows: Any) -> npt.NDArray[np.bool_]:
+        """Which column groups each of some rows observes, shape (rows, G)."""
+        if not self.sparse:
+            group_column = self.column_order[self.group_start[:-1]]
+            return np.asarray(~np.isnan(self.values[rows][:, group_column]))
+        block = self.values[rows].tocoo()
+        missing = np.isnan(block.data)
+        seen = np.ones((block.shape[0], self.n_groups), dtype=bool)
+        seen[block.row[missing], self.summary.column_group[block.col[missing]]] = False
+        return seen
+
+    def to_layout(self, by_column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Bring an array (..., D) from the user's column order into layout order."""
+        return np.ascontiguousarray(by_column[..., self.column_order])
+
+    def from_layout(self, by_position: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Bring an array (..., D) from layout order back into the user's column order."""
         by_column = np.empty_like(by_position)
-        by_column[:, self.column_order] = by_position
+        by_column[..., self.column_order] = by_position
         return by_column
-
-
-def _number_patterns(packed: npt.NDArray[np.uint8]) -> IntArray:
-    """Number the distinct rows of a bit-packed matrix in order of first appearance."""
-    _, first, inverse = np.unique(packed, axis=0, return_index=True, return_inverse=True)
-    by_appearance = np.argsort(first)
-    renumbered = np.empty_like(by_appearance)
-    renumbered[by_appearance] = np.arange(by_appearance.size)
-    return renumbered[inverse.ravel()].astype(np.int64)

@@ -27,7 +27,7 @@ FloatArray = npt.NDArray[np.float64]
 def likelihood_terms(
     x: npt.NDArray[np.floating], factors: Factors, noise_precision: float
 ) -> tuple[FloatArray, FloatArray]:
-    """w and W of the likelihood for one row, NaN where it is not observed."""
+    """w and W of the likelihood for one row less the intercept, NaN where it is not observed."""
     seen = ~np.isnan(x)
     mean = factors.mean[:, seen]
     linear = mean @ x[seen].astype(np.float64) - 0.5 * factors.variance[:, seen].sum(axis=1)
@@ -46,7 +46,7 @@ def row_problem(
     Parameters
     ----------
     x : ndarray of shape (D,)
-        The observation, columns in the same order as those of ``factors``.
+        The observation less the intercept, columns in the same order as those of ``factors``.
     others : ndarray of shape (N - 1, K)
         The assignments of the other rows.
     factors, hyperparameters, prior

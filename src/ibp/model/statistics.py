@@ -1,30 +1,34 @@
 """Sufficient statistics of the codes: all that the factors and the bound need to know of X and Z.
 
-Z'Z, Z'X and the counts m, with Z'Z once per column group because a row counts only where it is
+Z'Z, Z'X and sums of Z, with Z'Z once per column group because a row counts only where it is
 observed. Codes may be real numbers: only ``counts`` looks at which of them are not zero.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ibp.model.observations import BLOCK_ROWS, Observations
+from ibp.model.observations import Observations
+from ibp.model.summary import COMPLETE, OWN_PATTERN
+from ibp.parallel import Workers, ranges
 
 FloatArray = npt.NDArray[np.float64]
-PAIRS_AT_ONCE = 1 << 21  # numbers, 16 MB of them
 
 
 @dataclass
 class Statistics:
-    """Sums over the rows.
+    """Sums over the rows, of X about its centre.
 
     Attributes
     ----------
     gram : ndarray of shape (G, K, K)
         Z'Z over the rows that observe each column group.
+    totals : ndarray of shape (G, K)
+        Column sums of Z over the same rows.
     cross : ndarray of shape (K, D)
         Z'X over the observed entries, columns in layout order.
     counts : ndarray of shape (K,)
@@ -32,30 +36,38 @@ class Statistics:
     """
 
     gram: FloatArray
+    totals: FloatArray
     cross: FloatArray
     counts: npt.NDArray[np.int64]
 
     @classmethod
-    def from_codes(cls, observations: Observations, codes: npt.NDArray[np.generic]) -> Statistics:
-        """One pass over X."""
-        n_groups = observations.group_start.size - 1
-        k = codes.shape[1]
-        gram = np.zeros((n_groups, k, k))
-        cross = np.zeros((k, observations.n_features))
-        complete = observations.complete
-        # Products of pairs of codes take K^2 numbers a row.
-        n_rows = BLOCK_ROWS if complete else max(8, min(BLOCK_ROWS, PAIRS_AT_ONCE // max(k * k, 1)))
-        for rows, block in observations.blocks(n_rows):
-            z = codes[rows].astype(np.float64)
-            cross += z.T @ block
-            if complete:
-                gram[0] += z.T @ z
-            else:
-                seen = observations.observed_groups(rows).astype(np.float64)
-                pairs = (z[:, :, None] * z[:, None, :]).reshape(z.shape[0], k * k)
-                gram += (seen.T @ pairs).reshape(n_groups, k, k)
-        counts = np.count_nonzero(codes, axis=0).astype(np.int64)
-        return cls(gram, cross, counts)
+    def from_codes(
+        cls,
+        observations: Observations,
+        codes: npt.NDArray[np.generic],
+        workers: Workers | None = None,
+    ) -> Statistics:
+        """One pass over X; products in X's precision, sums in double precision."""
+        workers = workers or Workers()
+        g, k, d = observations.n_groups, codes.shape[1], observations.n_features
+        total = cls(
+            np.zeros((g, k, k)),
+            np.zeros((g, k)),
+            np.zeros((k, d)),
+            np.count_nonzero(codes, axis=0).astype(np.int64),
+        )
+
+        def sums(rows: slice) -> tuple[FloatArray, FloatArray, npt.NDArray[np.floating]]:
+            z = codes[rows]
+            return (*code_sums(observations, rows, z), data_sums(observations.rows(rows), z))
+
+        pieces = ranges(observations.n_samples, observations.piece_rows)
+        for gram, totals, cross in workers.map(sums, pieces):
+            total.gram += gram
+            total.totals += totals
+            total.cross += cross
+        total.cross = observations.to_layout(total.cross) - centre_sums(observations, total.totals)
+        return total
 
     @property
     def n_components(self) -> int:
@@ -66,6 +78,43 @@ class Statistics:
         """The statistics of some of the features."""
         return Statistics(
             np.ascontiguousarray(self.gram[:, keep][:, :, keep]),
+            np.ascontiguousarray(self.totals[:, keep]),
             np.ascontiguousarray(self.cross[keep]),
             self.counts[keep],
         )
+
+
+def data_sums(block: Any, codes: npt.NDArray[np.generic]) -> npt.NDArray[np.floating]:
+    """Z'X of some rows as `Observations.rows` gives them: not centred, the user's columns."""
+    return np.asarray(codes.T.astype(block.dtype) @ block)
+
+
+def centre_sums(observations: Observations, totals: FloatArray) -> FloatArray:
+    """What Z'X loses when X is centred, from the column sums of Z in each group; K x D."""
+    return totals[observations.group_of_position].T * observations.centre
+
+
+def code_sums(
+    observations: Observations, rows: Any, codes: npt.NDArray[np.generic]
+) -> tuple[FloatArray, FloatArray]:
+    """Z'Z and column sums of Z over the given rows: one for all groups, or one for each.
+
+    Shapes (1 or G, K, K) and (1 or G, K).
+    """
+    z = codes.astype(np.float64)
+    k = z.shape[1]
+    pattern = observations.row_pattern[rows]
+    if (pattern == COMPLETE).all():
+        return (z.T @ z)[None], z.sum(axis=0)[None]
+    seen = observations.observed_groups(rows)
+    labels, first, member = np.unique(pattern, return_index=True, return_inverse=True)
+    if labels[0] == OWN_PATTERN or 4 * labels.size > z.shape[0]:
+        weights = seen.astype(np.float64)
+        pairs = (z[:, :, None] * z[:, None, :]).reshape(z.shape[0], k * k)
+        sums = z
+    else:  # rows of one pattern are summed together first
+        weights = seen[first].astype(np.float64)
+        members = [z[member.ravel() == label] for label in range(labels.size)]
+        pairs = np.stack([part.T @ part for part in members]).reshape(labels.size, k * k)
+        sums = np.stack([part.sum(axis=0) for part in members])
+    return (weights.T @ pairs).reshape(seen.shape[1], k, k), weights.T @ sums

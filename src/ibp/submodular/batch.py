@@ -4,7 +4,7 @@ import numpy as np
 
 from ibp.compiled import kernel
 from ibp.submodular.double_greedy import double_greedy
-from ibp.submodular.exact import prepare, space_for_preparation, sphere_search
+from ibp.submodular.exact import prepare, space_for_preparation, space_for_search, sphere_search
 from ibp.submodular.local_search import local_search
 from ibp.submodular.marginals import rounding_noise
 
@@ -30,12 +30,13 @@ def optimize(
     prepared,
     gains,
     group_count,
+    space,
 ):
     """Improve or replace ``chosen`` in place; return (value, updates, proven).
 
     The local search and the exact search start from ``chosen`` and never end below it; the
     double greedies ignore it. ``prepared`` comes from `exact.prepare` and is read by the exact
-    search only; ``gains`` (2 x K) and ``group_count`` (2 x G) are work space.
+    search only; ``gains`` (2 x K), ``group_count`` (2 x G) and ``space`` are work space.
     """
     if optimizer in (DOUBLE_GREEDY, RANDOMIZED_DOUBLE_GREEDY):
         value, n_updates = double_greedy(
@@ -58,7 +59,7 @@ def optimize(
         return value, n_updates, False
     noise = rounding_noise(linear, quadratic, group, group_values)
     value, n_nodes, proven = sphere_search(
-        linear, group, group_values, prepared, chosen, value, node_budget, noise
+        linear, group, group_values, prepared, chosen, value, node_budget, noise, space
     )
     return value, n_updates + n_nodes, proven
 
@@ -77,6 +78,7 @@ def optimize_rows(
     group_count = np.zeros((2, 0), dtype=np.int64)
     gains = np.empty((2, n))
     prepared = space_for_preparation(n)
+    space = space_for_search(n)
     if optimizer == EXACT:
         prepare(quadratic, prepared)
     values = np.empty(n_rows)
@@ -98,5 +100,6 @@ def optimize_rows(
             prepared,
             gains,
             group_count,
+            space,
         )
     return values, n_updates, proven

@@ -110,18 +110,25 @@ def move_in_group(g, decided, chosen, group_values, taken, undecided, peak):
 
 
 @kernel
-def sphere_search(linear, group, group_values, prepared, chosen, value, budget, noise):
+def space_for_search(n):
+    """Work space of `sphere_search` for n elements: numbers and small integers."""
+    return np.empty((2 * n + 5, n + 1)), np.empty((3, n), dtype=np.uint8)
+
+
+@kernel
+def sphere_search(linear, group, group_values, prepared, chosen, value, budget, noise, space):
     """Search for a set better than ``chosen``, whose value is ``value``.
 
     Overwrites ``chosen`` whenever a better set is found. Returns the value, the number of nodes
-    visited and whether the search ended before the budget.
+    visited and whether the search ended before the budget. ``space`` is from `space_for_search`.
     """
     shift, order, ordered, factor, later = prepared
+    numbers, flags = space
     n = linear.shape[0]
     n_groups = group_values.shape[0]
     # Everything below is in decision order; level k decides element order[k].
-    target = np.empty(n)  # y of R'y = w
-    reachable = np.empty(n + 1)  # sum of y_i^2 / 2 over the levels i < k, all undecided
+    target = numbers[2 * n + 2]  # y of R'y = w
+    reachable = numbers[2 * n + 3]  # sum of y_i^2 / 2 over the levels i < k, all undecided
     reachable[0] = 0.0
     for i in range(n):
         entry = linear[order[i]] + 0.5 * shift[0]
@@ -147,14 +154,16 @@ def sphere_search(linear, group, group_values, prepared, chosen, value, budget, 
         groups_bound += group_values[g, peak[g]]
 
     # Per level: the running sums of R z and of the marginals over the decided levels above it.
-    offset = np.zeros((n + 1, n))
-    marginal = np.zeros((n + 1, n))
+    offset = numbers[: n + 1]
+    marginal = numbers[n + 1 : 2 * n + 2]
     for i in range(n):
+        offset[n, i] = 0.0
         marginal[n, i] = linear[order[i]] - 0.5 * ordered[i, i]
-    settled = np.zeros(n + 1)  # quadratic value of the decided levels
-    bit = np.zeros(n, dtype=np.uint8)
-    tried = np.zeros(n, dtype=np.uint8)  # 0 none, 1 one value, 2 both
-    first = np.zeros(n, dtype=np.uint8)
+    settled = numbers[2 * n + 4]  # quadratic value of the decided levels
+    settled[n] = 0.0
+    bit = flags[0]
+    tried = flags[1]  # 0 none, 1 one value, 2 both
+    first = flags[2]
     n_nodes = 0
     k = n - 1
     if k >= 0:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from ibp.submodular import batch
 from ibp.submodular.brute_force import MAX_ELEMENTS, brute_force
-from ibp.submodular.exact import prepare, space_for_preparation
+from ibp.submodular.exact import prepare, space_for_preparation, space_for_search
 from ibp.submodular.problem import Problem, Solution
 
 OPTIMIZERS = {
@@ -98,6 +98,7 @@ def maximize(
         prepared,
         np.empty((2, n)),
         np.zeros((2, problem.group_values.shape[0]), dtype=np.int64),
+        space_for_search(n),
     )
     return Solution(chosen.astype(bool), float(value), int(n_updates), bool(proven))
 

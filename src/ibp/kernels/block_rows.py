@@ -1,0 +1,195 @@
+"""Many rows of Z at once: each on its own, with q(A) and the prior's log-odds the same for all.
+
+That is the row problem of a block of rows under the tangent of the count term, and of new rows
+under a fitted model. No groups, so most rows are settled by a certificate of O(K).
+"""
+
+import numpy as np
+
+from ibp.compiled import kernel
+from ibp.submodular.batch import DOUBLE_GREEDY, EXACT, RANDOMIZED_DOUBLE_GREEDY
+from ibp.submodular.certificate import certified
+from ibp.submodular.double_greedy import double_greedy
+from ibp.submodular.exact import prepare, space_for_preparation, space_for_search, sphere_search
+from ibp.submodular.local_search import local_search
+from ibp.submodular.marginals import rounding_noise, start_marginals, value_from_marginals
+
+
+@kernel
+def form_of_own(missing, noise_precision, mean_by_column, constant_by_column, quadratic, constant):
+    """W and the constant of a row that misses the positions ``missing``, sorted.
+
+    ``quadratic`` and ``constant`` come as those of a complete row. What is missing is taken away
+    or, if that is the larger part, what is observed is summed.
+    """
+    n_features, n = mean_by_column.shape
+    take_away = 2 * missing.shape[0] <= n_features
+    if not take_away:
+        quadratic[:] = 0.0
+        constant[:] = 0.0
+    sign = -1.0 if take_away else 1.0
+    next_missing = 0
+    for d in range(n_features):
+        absent = next_missing < missing.shape[0] and missing[next_missing] == d
+        next_missing += absent
+        if absent != take_away:
+            continue
+        for k in range(n):
+            constant[k] += sign * constant_by_column[d, k]
+            step = sign * noise_precision * mean_by_column[d, k]
+            for j in range(k + 1):
+                quadratic[k, j] += step * mean_by_column[d, j]
+    for k in range(n):
+        for j in range(k):
+            quadratic[j, k] = quadratic[k, j]
+
+
+@kernel
+def improve_row(
+    optimizer,
+    linear,
+    quadratic,
+    needed,
+    prepared,
+    chosen,
+    thorough,
+    uniforms,
+    node_budget,
+    group,
+    group_values,
+    group_count,
+    gains,
+    before,
+    space,
+):
+    """Replace ``chosen`` by a set at least as good, if one is found; return (gain, proven).
+
+    ``group`` is all -1; ``before`` (K bytes), ``gains`` (2 x K) and ``space`` are work space.
+    """
+    start_marginals(linear, quadratic, group, chosen, gains[0], group_count[0])
+    if certified(needed, chosen, gains[0]):
+        return 0.0, True
+    present = value_from_marginals(
+        linear, quadratic, chosen, gains[0], group_values, group_count[0]
+    )
+    if optimizer in (DOUBLE_GREEDY, RANDOMIZED_DOUBLE_GREEDY):
+        before[:] = chosen
+        value, _ = double_greedy(
+            linear, quadratic, group, group_values, chosen, uniforms, gains, group_count
+        )
+        if value <= present + rounding_noise(linear, quadratic, group, group_values):
+            chosen[:] = before
+            return 0.0, False
+        return value - present, False
+    value, _ = local_search(
+        linear,
+        quadratic,
+        group,
+        group_values,
+        chosen,
+        0.0,
+        thorough,
+        thorough,
+        gains[0],
+        group_count,
+    )
+    if certified(needed, chosen, gains[0]):
+        return value - present, True
+    if optimizer != EXACT or node_budget == 0:
+        return value - present, False
+    noise = rounding_noise(linear, quadratic, group, group_values)
+    value, _, proven = sphere_search(
+        linear, group, group_values, prepared, chosen, value, node_budget, noise, space
+    )
+    return value - present, proven
+
+
+@kernel
+def improve_rows(
+    products,
+    log_odds,
+    noise_precision,
+    form_of_row,
+    quadratic,
+    constant,
+    needed,
+    prepared_forms,
+    missing_start,
+    missing,
+    mean_by_column,
+    constant_by_column,
+    optimizer,
+    node_budget,
+    thorough,
+    uniforms,
+    assignments,
+    gain,
+    proven,
+    losses,
+):
+    """Improve every row of ``assignments`` (n x K) and say by how much, and whether it is proven.
+
+    ``products`` is X E[A]' of the rows. Row i has the quadratic form ``form_of_row[i]``; if that is
+    -1, its own, made from form 0 and the positions that it misses, ``missing[missing_start[i]:
+    missing_start[i + 1]]``. ``losses``, unless it is empty, is filled with what each row loses when
+    a bit flips.
+    """
+    n_rows, n = products.shape
+    shift, order, ordered, factor, later = prepared_forms
+    linear = np.empty(n)
+    group = np.full(n, -1, dtype=np.int64)
+    group_values = np.empty((0, 1))
+    group_count = np.zeros((2, 0), dtype=np.int64)
+    gains = np.empty((2, n))
+    before = np.empty(n, dtype=np.uint8)
+    own_quadratic = np.empty((n, n))
+    own_constant = np.empty(n)
+    never = np.full(n, np.inf)
+    own_prepared = space_for_preparation(n)
+    space = space_for_search(n)
+    for i in range(n_rows):
+        form = form_of_row[i]
+        if form < 0:
+            own_quadratic[:] = quadratic[0]
+            own_constant[:] = constant[0]
+            form_of_own(
+                missing[missing_start[i] : missing_start[i + 1]],
+                noise_precision,
+                mean_by_column,
+                constant_by_column,
+                own_quadratic,
+                own_constant,
+            )
+            if optimizer == EXACT:
+                prepare(own_quadratic, own_prepared)
+            form_quadratic, form_constant, form_needed = own_quadratic, own_constant, never
+            prepared = own_prepared
+        else:
+            form_quadratic, form_constant = quadratic[form], constant[form]
+            form_needed = needed[form]
+            prepared = (shift[form], order[form], ordered[form], factor[form], later[form])
+        for k in range(n):
+            linear[k] = log_odds[k] + noise_precision * (products[i, k] - form_constant[k])
+        gain[i], proven[i] = improve_row(
+            optimizer,
+            linear,
+            form_quadratic,
+            form_needed,
+            prepared,
+            assignments[i],
+            thorough,
+            uniforms[i % uniforms.shape[0]],
+            node_budget,
+            group,
+            group_values,
+            group_count,
+            gains,
+            before,
+            space,
+        )
+        if losses.shape[0] > 0:
+            start_marginals(
+                linear, form_quadratic, group, assignments[i], gains[0], group_count[0]
+            )
+            for k in range(n):
+                losses[i, k] = gains[0, k] if assignments[i, k] else -gains[0, k]

@@ -1,0 +1,209 @@
+"""MEIBP's pass over the rows of a dense matrix, in the schedule of the paper's authors.
+
+Rows one after another, each against the current counts, and q(A) refreshed once a block of rows
+has changed anything (block_size=1: after every changed row). Works on the arrays of the state in
+place.
+"""
+
+import numpy as np
+
+from ibp.compiled import kernel
+from ibp.kernels.column_hashes import row_key
+from ibp.kernels.exact_rows import decide_row, space_for_rows
+from ibp.kernels.factors import dot, quadratic_form, update_factors
+from ibp.submodular.batch import EXACT
+from ibp.submodular.exact import prepare
+
+# How many quadratic forms are remembered between refreshes of q(A), one per missing pattern.
+CACHED_PATTERNS = 64
+
+
+@kernel
+def apply_row_change(old, new, x, observed, group_start, gram, totals, cross, counts):
+    """Bring the statistics up to date with a changed row; return how many bits changed."""
+    n = old.shape[0]
+    n_changed = 0
+    for k in range(n):
+        if new[k] != old[k]:
+            sign = 1.0 if new[k] else -1.0
+            counts[k] += 1 if new[k] else -1
+            n_changed += 1
+            for d in range(x.shape[0]):
+                cross[k, d] += sign * x[d]
+    for g in range(gram.shape[0]):
+        if observed[group_start[g]]:
+            for k in range(n):
+                if new[k] == old[k]:
+                    continue
+                totals[g, k] += 1.0 if new[k] else -1.0
+                for j in range(n):
+                    change = np.float64(new[k] * new[j]) - np.float64(old[k] * old[j])
+                    gram[g, k, j] += change
+                    if new[j] == old[j]:  # else the pair comes up again as (j, k)
+                        gram[g, j, k] += change
+    return n_changed
+
+
+@kernel
+def sweep_rows(
+    values,
+    rows,
+    first,
+    last,
+    block_size,
+    dirty,
+    column_order,
+    group_start,
+    row_pattern,
+    n_patterns,
+    centre,
+    response,
+    intercept,
+    assignments,
+    column_hash,
+    gram,
+    totals,
+    cross,
+    counts,
+    location,
+    scale,
+    mean,
+    variance,
+    noise_precision,
+    factor_precision,
+    factor_mean_log_precision,
+    mean_log_alpha,
+    left_ordered,
+    optimizer,
+    node_budget,
+    cold,
+    uniforms,
+):
+    """Visit ``rows[first:last]`` in that order, updating every array of the state in place.
+
+    Stops early when a feature loses its last row, so that the caller can drop it. ``dirty`` says
+    that rows have changed since q(A) was refreshed; the caller refreshes it after the last row.
+
+    Returns (next position, bits changed, rows proven optimal, dirty).
+    """
+    n_samples = values.shape[0]
+    n_components, n_features = mean.shape
+    x = np.empty(n_features)
+    residual = np.empty(n_features)
+    by_column = np.empty((n_features, n_components))
+    observed = np.empty(n_features, dtype=np.bool_)
+    packed = np.empty((n_components, n_features))
+    linear = np.empty(n_components)
+    old = np.empty(n_components, dtype=np.uint8)
+    new = np.empty(n_components, dtype=np.uint8)
+    space = space_for_rows(n_components)
+
+    # A direct-mapped cache of what rows of one missing pattern share, valid until q(A) changes.
+    n_slots = min(n_patterns, CACHED_PATTERNS)
+    cached_pattern = np.full(n_slots, -1, dtype=np.int64)
+    quadratic = np.empty((n_slots, n_components, n_components))
+    total_variance = np.empty((n_slots, n_components))
+    # The exact search's preparations take room that the other optimisers need not spare.
+    n_prepared = n_slots if optimizer == EXACT else 1
+    shift = np.empty((n_prepared, 1))
+    order = np.empty((n_prepared, n_components), dtype=np.int64)
+    ordered = np.empty((n_prepared, n_components, n_components))
+    factor = np.empty((n_prepared, n_components, n_components))
+    later = np.empty((n_prepared, n_components))
+
+    total_changed = 0
+    total_proven = 0
+    position = first
+    while position < last:
+        if dirty and position % block_size == 0:
+            update_factors(
+                gram,
+                totals,
+                cross,
+                response,
+                intercept,
+                group_start,
+                noise_precision,
+                factor_precision,
+                location,
+                scale,
+                mean,
+                variance,
+                residual,
+                by_column,
+                0,
+                n_features,
+            )
+            cached_pattern[:] = -1
+            dirty = False
+        n = rows[position]
+        for d in range(n_features):
+            entry = values[n, column_order[d]]
+            observed[d] = entry == entry
+            x[d] = entry - centre[d] if observed[d] else 0.0
+        pattern = row_pattern[n]
+        slot = max(pattern, 0) % n_slots
+        i = slot if optimizer == EXACT else 0
+        prepared = (shift[i], order[i], ordered[i], factor[i], later[i])
+        if pattern < 0 or cached_pattern[slot] != pattern:
+            quadratic_form(
+                observed,
+                mean,
+                variance,
+                noise_precision,
+                packed,
+                quadratic[slot],
+                total_variance[slot],
+            )
+            if optimizer == EXACT:
+                prepare(quadratic[slot], prepared)
+            cached_pattern[slot] = pattern
+
+        # The linear term of the row objective (Eq. 17), for x less the intercept.
+        for d in range(n_features):
+            residual[d] = x[d] - intercept[d] if observed[d] else 0.0
+        for k in range(n_components):
+            old[k] = assignments[n, k]
+            linear[k] = noise_precision * (dot(residual, mean[k]) - 0.5 * total_variance[slot, k])
+        n_changed, proven = decide_row(
+            n,
+            n_samples,
+            linear,
+            quadratic[slot],
+            prepared,
+            old,
+            new,
+            column_hash,
+            counts,
+            location,
+            scale,
+            mean,
+            variance,
+            factor_precision,
+            factor_mean_log_precision,
+            mean_log_alpha,
+            left_ordered,
+            optimizer,
+            node_budget,
+            cold,
+            uniforms[(position - first) % uniforms.shape[0]],
+            space,
+        )
+        total_proven += proven
+        position += 1
+        if n_changed == 0:
+            continue
+        total_changed += apply_row_change(
+            old, new, x, observed, group_start, gram, totals, cross, counts
+        )
+        dirty = True
+        died = False
+        for k in range(n_components):
+            if new[k] != old[k]:
+                assignments[n, k] = new[k]
+                column_hash[k, 0] ^= row_key(n, 0)
+                column_hash[k, 1] ^= row_key(n, 1)
+                died = died or counts[k] == 0
+        if died:
+            return position, total_changed, total_proven, dirty
+    return position, total_changed, total_proven, dirty

@@ -1,0 +1,105 @@
+"""A signed offset b_d per dimension: X = 1b' + ZA + E.
+
+Prior b_d ~ N(c_d, prior_std^2) about the observations' centre c, q(b_d) = N(c_d + mean_d,
+variance_d). Like a hyperparameter it is either learned (`LearnedIntercept`) or not there
+(`NoIntercept`, the paper's model); both offer what the bound needs.
+
+    variance_d = 1 / (n_d E[tau_X] + 1 / prior_std^2)
+    mean_d = variance_d E[tau_X] sum over the rows that observe d of (x_nd - c_d - z_n . E[a_d])
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ibp.model.factors import Factors
+from ibp.model.observations import Observations
+from ibp.model.statistics import Statistics
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NoIntercept:
+    """The paper's model: no offset."""
+
+    mean: FloatArray
+    variance: FloatArray
+
+    @classmethod
+    def of_width(cls, n_features: int) -> NoIntercept:
+        """Zeros."""
+        return cls(np.zeros(n_features), np.zeros(n_features))
+
+    def response(self, noise_precision: float) -> FloatArray:
+        """How far the mean moves when a column's sum of residuals grows by one."""
+        return np.zeros_like(self.mean)
+
+    def divergence(self) -> float:
+        """Nothing is inferred, so nothing is paid."""
+        return 0.0
+
+    def updated(
+        self,
+        observations: Observations,
+        statistics: Statistics,
+        factors: Factors,
+        noise_precision: float,
+    ) -> NoIntercept:
+        """Stay as it is."""
+        return self
+
+
+@dataclass(frozen=True)
+class LearnedIntercept:
+    """Means (about the centre) and variances of q(b), in layout order, and the prior's spread."""
+
+    mean: FloatArray
+    variance: FloatArray
+    prior_std: float
+
+    @classmethod
+    def at_centre(
+        cls, observations: Observations, prior_std: float, noise_precision: float
+    ) -> LearnedIntercept:
+        """At the prior's mean, with the variance that the first update will have."""
+        n_observed = observations.group_rows[observations.group_of_position]
+        variance = 1.0 / (n_observed * noise_precision + prior_std**-2.0)
+        return cls(np.zeros(observations.n_features), variance, prior_std)
+
+    def response(self, noise_precision: float) -> FloatArray:
+        """How far the mean moves when a column's sum of residuals grows by one."""
+        return self.variance * noise_precision
+
+    def divergence(self) -> float:
+        """KL(q(b) || p(b))."""
+        ratio = self.variance / self.prior_std**2
+        return 0.5 * float((ratio + (self.mean / self.prior_std) ** 2 - 1.0 - np.log(ratio)).sum())
+
+    def updated(
+        self,
+        observations: Observations,
+        statistics: Statistics,
+        factors: Factors,
+        noise_precision: float,
+    ) -> LearnedIntercept:
+        """The optimal q(b) given everything else."""
+        fresh = self.at_centre(observations, self.prior_std, noise_precision)
+        explained = by_column(statistics.totals, observations, factors.mean)
+        mean = fresh.response(noise_precision) * (observations.column_sums - explained)
+        return LearnedIntercept(mean, fresh.variance, self.prior_std)
+
+
+def by_column(
+    totals: FloatArray, observations: Observations, mean: FloatArray
+) -> npt.NDArray[np.float64]:
+    """Column sums of ZE[A] over the rows that observe each column."""
+    if observations.n_groups == 1:
+        return np.asarray(totals[0] @ mean)
+    return np.asarray(np.einsum("dk,kd->d", totals[observations.group_of_position], mean))
+
+
+Intercept = NoIntercept | LearnedIntercept

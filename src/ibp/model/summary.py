@@ -1,0 +1,271 @@
+"""One pass over a data matrix: column moments, the range, and the patterns of what is missing.
+
+Columns that are missing in the same rows share one Z'Z, and rows that miss the same columns share
+one quadratic form, so both kinds of pattern are numbered here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from ibp.parallel import Workers, ranges
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+# Rows (dense) and stored entries (sparse) that are looked at together: a megabyte or so.
+ROWS_AT_ONCE = 256
+STORED_AT_ONCE = 1 << 19
+# Rows with nothing missing, and rows beyond the patterns we keep count of.
+COMPLETE, OWN_PATTERN = 0, -1
+MOST_PATTERNS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What one pass over the observed entries tells.
+
+    Attributes
+    ----------
+    counts, means, squares : ndarray of shape (D,)
+        Observed entries of each column, their mean, and their sum of squares about it.
+    lowest, highest : ndarray of shape (D,)
+        Smallest and largest observed entry of each column; NaN if there is none.
+    row_pattern : ndarray of shape (N,)
+        0 for complete rows; rows that miss the same columns share a positive number, or have -1
+        where there are too many patterns to number them.
+    n_patterns : int
+        Patterns that are numbered, the complete one included.
+    column_group : ndarray of shape (D,)
+        Columns that are missing in the same rows share a number, in order of first appearance.
+    """
+
+    counts: IntArray
+    means: FloatArray
+    squares: FloatArray
+    lowest: FloatArray
+    highest: FloatArray
+    row_pattern: npt.NDArray[np.int32]
+    n_patterns: int
+    column_group: IntArray
+
+    @property
+    def n_observed(self) -> int:
+        """Observed entries."""
+        return int(self.counts.sum())
+
+    @property
+    def variances(self) -> FloatArray:
+        """Variance of each column; exactly 0 if it is constant."""
+        # Equal numbers can have a mean that is not quite theirs, and so a variance.
+        constant = self.lowest == self.highest
+        return np.where(constant, 0.0, self.squares / np.maximum(self.counts, 1))
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of all observed entries; 0 if they are all the same."""
+        n = max(self.n_observed, 1)
+        if np.fmin.reduce(self.lowest) == np.fmax.reduce(self.highest):
+            return 0.0
+        grand_mean = float(self.counts @ self.means) / n
+        about = float(self.squares.sum() + self.counts @ (self.means - grand_mean) ** 2)
+        return float(np.sqrt(about / n))
+
+    @property
+    def largest(self) -> float:
+        """Largest magnitude of an observed entry; NaN if there is none."""
+        return float(max(np.fmax.reduce(self.highest), -np.fmin.reduce(self.lowest)))
+
+
+def summarize(values: Any, workers: Workers | None = None) -> Summary:
+    """Look at every entry once; a matrix of N x D, NaN where missing, dense or CSR."""
+    workers = workers or Workers()
+    if sparse.issparse(values):
+        return _summarize_sparse(values)
+    n_rows, n_columns = values.shape
+    patterns = PatternBook(n_rows, n_columns)
+    moments = Moments.none(n_columns)
+
+    def look(rows: slice) -> tuple[Moments, npt.NDArray[np.bool_] | None]:
+        return _look_at(values[rows])
+
+    pieces = ranges(n_rows, ROWS_AT_ONCE)
+    for rows, (piece, missing) in zip(pieces, workers.map(look, pieces), strict=True):
+        moments = moments.joined(piece)
+        if missing is not None:
+            patterns.enter(rows, missing)
+    return moments.summary(patterns)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Column moments of some rows."""
+
+    counts: IntArray
+    means: FloatArray
+    squares: FloatArray
+    lowest: FloatArray
+    highest: FloatArray
+
+    @classmethod
+    def none(cls, n_columns: int) -> Moments:
+        """Of no rows."""
+        zeros, nans = np.zeros(n_columns), np.full(n_columns, np.nan)
+        return cls(np.zeros(n_columns, dtype=np.int64), zeros, zeros, nans, nans)
+
+    def joined(self, other: Moments) -> Moments:
+        """Of both sets of rows (Chan's rule)."""
+        counts = self.counts + other.counts
+        total = np.maximum(counts, 1)
+        delta = other.means - self.means
+        weight = other.counts / total
+        return Moments(
+            counts,
+            self.means + delta * weight,
+            self.squares + other.squares + delta**2 * self.counts * weight,
+            np.fmin(self.lowest, other.lowest),
+            np.fmax(self.highest, other.highest),
+        )
+
+    def summary(self, patterns: PatternBook) -> Summary:
+        """Together with the patterns."""
+        return Summary(
+            **vars(self),
+            row_pattern=patterns.row_pattern,
+            n_patterns=len(patterns.numbers) + 1,
+            column_group=patterns.column_group(),
+        )
+
+
+def _look_at(block: npt.NDArray[np.floating]) -> tuple[Moments, npt.NDArray[np.bool_] | None]:
+    """Moments of a block of rows, and what is missing in it, if anything is."""
+    n_rows, n_columns = block.shape
+    lowest = block.min(axis=0, initial=np.inf)  # NaN if anything is missing
+    if not np.isnan(lowest).any():
+        means = block.mean(axis=0, dtype=np.float64)
+        with np.errstate(invalid="ignore", over="ignore"):  # infinities are reported later
+            deviation = block - means.astype(block.dtype)
+            squares = np.einsum("nd,nd->d", deviation, deviation).astype(np.float64)
+        counts = np.full(n_columns, n_rows, dtype=np.int64)
+        highest = block.max(axis=0, initial=-np.inf)
+        return Moments(counts, means, squares, lowest.astype(float), highest.astype(float)), None
+    missing = np.isnan(block)
+    counts = n_rows - missing.sum(axis=0)
+    filled = np.where(missing, block.dtype.type(0), block)
+    with np.errstate(invalid="ignore", over="ignore"):
+        means = filled.sum(axis=0, dtype=np.float64) / np.maximum(counts, 1)
+        deviation = filled - means.astype(block.dtype)
+        deviation[missing] = 0
+        squares = np.einsum("nd,nd->d", deviation, deviation).astype(np.float64)
+    return (
+        Moments(
+            counts,
+            means,
+            squares,
+            np.fmin.reduce(block, axis=0).astype(float),
+            np.fmax.reduce(block, axis=0).astype(float),
+        ),
+        missing,
+    )
+
+
+class PatternBook:
+    """Numbers the rows' patterns as they come, and tells which columns have one pattern.
+
+    Columns are told apart by a 128-bit hash over the distinct row patterns.
+    """
+
+    def __init__(self, n_rows: int, n_columns: int) -> None:
+        self.row_pattern = np.zeros(n_rows, dtype=np.int32)
+        self.numbers: dict[bytes, int] = {}
+        self.column_hash = np.zeros((n_columns, 2), dtype=np.uint64)
+        self.keys = np.random.default_rng(0)
+
+    def number(self, pattern: bytes) -> tuple[int, bool]:
+        """The number of a pattern, and whether its columns are still to be entered."""
+        known = self.numbers.get(pattern)
+        if known is not None:
+            return known, False
+        if len(self.numbers) + 1 >= MOST_PATTERNS:
+            return OWN_PATTERN, True
+        self.numbers[pattern] = len(self.numbers) + 1
+        return len(self.numbers), True
+
+    def key(self) -> npt.NDArray[np.uint64]:
+        """128 random bits."""
+        return self.keys.integers(2**64, size=2, dtype=np.uint64)
+
+    def enter(self, rows: slice, missing: npt.NDArray[np.bool_]) -> None:
+        """Enter a block of rows."""
+        packed = np.packbits(missing, axis=1)
+        for i in np.flatnonzero(missing.any(axis=1)):
+            number, new = self.number(packed[i].tobytes())
+            self.row_pattern[rows.start + i] = number
+            if new:
+                self.column_hash[missing[i]] += self.key()
+
+    def enter_row(self, row: int, columns: IntArray) -> None:
+        """Enter one row by the columns that it misses."""
+        number, new = self.number(columns.tobytes())
+        self.row_pattern[row] = number
+        if new:
+            self.column_hash[columns] += self.key()
+
+    def column_group(self) -> IntArray:
+        """Number the columns' patterns in order of first appearance."""
+        _, first, inverse = np.unique(
+            self.column_hash, axis=0, return_index=True, return_inverse=True
+        )
+        by_appearance = np.argsort(first)
+        renumbered = np.empty_like(by_appearance)
+        renumbered[by_appearance] = np.arange(by_appearance.size)
+        return renumbered[inverse.ravel()].astype(np.int64)
+
+
+def _summarize_sparse(values: Any) -> Summary:
+    """The same for a CSR matrix, from its stored entries; the others are zeros."""
+    n_rows, n_columns = values.shape
+    patterns = PatternBook(n_rows, n_columns)
+    sums, counts = np.zeros(n_columns), np.full(n_columns, n_rows, dtype=np.int64)
+    stored = np.zeros(n_columns, dtype=np.int64)
+    lowest, highest = np.full(n_columns, np.inf), np.full(n_columns, -np.inf)
+    pieces = ranges(values.data.size, STORED_AT_ONCE)
+    for piece in pieces:
+        data, columns = values.data[piece], values.indices[piece]
+        missing = np.isnan(data)
+        if missing.any():
+            counts -= np.bincount(columns[missing], minlength=n_columns)
+            data, columns = data[~missing], columns[~missing]
+        with np.errstate(invalid="ignore"):
+            sums += np.bincount(columns, weights=data, minlength=n_columns)
+        stored += np.bincount(columns, minlength=n_columns)
+        np.minimum.at(lowest, columns, data)
+        np.maximum.at(highest, columns, data)
+    has_zeros = stored < counts
+    lowest[has_zeros] = np.minimum(lowest[has_zeros], 0.0)
+    highest[has_zeros] = np.maximum(highest[has_zeros], 0.0)
+    lowest[counts == 0], highest[counts == 0] = np.nan, np.nan
+    with np.errstate(invalid="ignore", over="ignore"):
+        means = sums / np.maximum(counts, 1)
+        squares = (counts - stored) * means**2
+        for piece in pieces:
+            columns = values.indices[piece]
+            deviation = values.data[piece] - means[columns]
+            deviation[np.isnan(deviation)] = 0.0
+            squares += np.bincount(columns, weights=deviation**2, minlength=n_columns)
+    if (counts < n_rows).any():
+        for row in _rows_of(values.indptr, np.flatnonzero(np.isnan(values.data))):
+            entries = slice(values.indptr[row], values.indptr[row + 1])
+            absent = values.indices[entries][np.isnan(values.data[entries])]
+            patterns.enter_row(int(row), np.sort(absent).astype(np.int64))
+    return Moments(counts, means, squares, lowest, highest).summary(patterns)
+
+
+def _rows_of(indptr: npt.NDArray[np.integer], entries: IntArray) -> IntArray:
+    """The rows of a CSR matrix that hold some of its stored entries, each row once."""
+    return np.unique(np.searchsorted(indptr, entries, side="right") - 1)

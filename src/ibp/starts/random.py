@@ -1,0 +1,66 @@
+"""The random start of the paper's authors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ibp.model import Intercept, NoIntercept, Observations
+from ibp.parallel import Workers, ranges
+from ibp.starts.base import StartingPoint
+
+ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class RandomStart:
+    """The authors' random start: z ~ Bernoulli(1/3), small random factors.
+
+    The factors' spread is in units of the prior's standard deviation, so that the start, too,
+    scales with the data.
+    """
+
+    n_components: int
+
+    def draw(
+        self,
+        method: Any,
+        observations: Observations,
+        rng: np.random.Generator,
+        workers: Workers,
+        should_stop: Callable[[], bool],
+    ) -> StartingPoint:
+        """A starting point."""
+        factor_std = method.hyperparameters.factor_std
+        n, k, d = observations.n_samples, self.n_components, observations.n_features
+        assignments = np.empty((n, k), dtype=np.uint8)
+        for rows in ranges(n, ROWS_AT_ONCE):
+            assignments[rows] = rng.random((rows.stop - rows.start, k)) < 1.0 / 3.0
+        # A feature that nobody drew would be lost before it was tried.
+        for feature in np.flatnonzero(~assignments.any(axis=0)):
+            assignments[rng.integers(n), feature] = 1
+        location = np.abs(rng.normal(0.0, 0.05, size=(k, d))) * factor_std
+        scale = np.maximum(np.abs(rng.normal(0.0, 0.1, size=(k, 1))), 1e-3) * factor_std
+        return StartingPoint(
+            assignments,
+            observations.to_layout(location),
+            np.repeat(scale, d, axis=1),
+            low_intercept(method, observations),
+        )
+
+
+def low_intercept(method: Any, observations: Observations) -> Intercept:
+    """An intercept that leaves the features something to explain.
+
+    At the column means it would explain all that the columns have in common, and features that
+    start as noise would lose their rows before they take shape.
+    """
+    intercept = method.no_intercept_yet(observations)
+    if isinstance(intercept, NoIntercept):
+        return intercept
+    summary = observations.summary
+    low = np.fmax(summary.means - np.sqrt(summary.variances), summary.lowest)
+    return replace(intercept, mean=observations.to_layout(low) - observations.centre)
