@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from ibp import MEIBP
 from ibp.model import Factors, GammaPosterior, Hyperparameters, Observations, Statistics
 
 
@@ -75,3 +76,8 @@ def random_state_parts(seed, missing="scattered", learned=False, n=8, d=5, k=3):
 seeds = st.integers(0, 2**32 - 1)
 missing_kinds = st.sampled_from(["none", "block", "scattered", "heavy"])
 priors = st.sampled_from(["shifted", "lof"])
+
+
+def plain(n_components=None, **settings):
+    """The paper's model and schedule, but with row searches that never lower the bound."""
+    return MEIBP.paper(n_components, **({"row_start": "current", "n_jobs": 1} | settings))

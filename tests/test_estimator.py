@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-import scipy.sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
@@ -17,6 +16,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ibp import MEIBP
+from problems import plain
 
 OPTIMIZERS = ("local_search", "exact", "double_greedy", "randomized_double_greedy")
 
@@ -44,16 +44,22 @@ def holed():
     return make_data(missing=0.2, seed=1)
 
 
-@pytest.fixture(scope="module")
-def model(data):
-    return MEIBP(6, noise_std=0.3, random_state=0).fit(data)
+@pytest.fixture(params=[plain, MEIBP], ids=["plain", "default"])
+def make(request):
+    """The paper's model, row by row from a random start, and the defaults."""
+    return request.param
+
+
+@pytest.fixture(scope="module", params=[plain, MEIBP], ids=["plain", "default"])
+def model(request, data):
+    return request.param(6, noise_std=0.3, random_state=0).fit(data)
 
 
 @pytest.fixture(scope="module")
 def empty_model(holed):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return MEIBP(4, noise_std=100.0, random_state=0).fit(holed)
+        return plain(4, noise_std=100.0, random_state=0).fit(holed)
 
 
 def gaussian(x, mean, std):
@@ -64,6 +70,7 @@ def row_objective(model, x, z):
     """What the best z of a new row maximises; z may hold many candidates."""
     z = np.asarray(z, dtype=float)
     seen = ~np.isnan(x)
+    x = x - model.intercept_
     mean = model.components_[:, seen]
     variance = model.components_std_[:, seen] ** 2
     precision = model.noise_std_**-2
@@ -71,6 +78,10 @@ def row_objective(model, x, z):
     linear = precision * (mean @ x[seen] - variance.sum(axis=1) / 2) + np.log(m / (n + 1 - m))
     quadratic = precision * mean @ mean.T
     return z @ linear - 0.5 * np.einsum("...k,kj,...j->...", z, quadratic, z)
+
+
+def expected_data(model, codes):
+    return model.intercept_ + codes.astype(float) @ model.components_
 
 
 def never_falls(evidence):
@@ -84,9 +95,9 @@ def never_falls(evidence):
 @parametrize_with_checks(
     [
         MEIBP(max_iter=5),
-        MEIBP(max_iter=5, prior="lof"),
-        MEIBP(max_iter=5, optimizer="exact"),
-        MEIBP(max_iter=5, learn_hyperparameters=True),
+        MEIBP(max_iter=5, prior="lof", init="random"),
+        MEIBP(max_iter=5, fit_intercept=False, block_size=3, n_jobs=1),
+        plain(5, max_iter=5),
     ]
 )
 def test_scikit_learn_contract(estimator, check):
@@ -99,17 +110,18 @@ def test_scikit_learn_contract(estimator, check):
 def test_parameters_of_the_issue():
     assert MEIBP().get_params() == {
         "n_components": None,
+        "fit_intercept": True,
         "alpha": 3.0,
         "noise_std": None,
         "factor_std": None,
-        "learn_hyperparameters": False,
+        "learn_hyperparameters": True,
         "hyperpriors": None,
         "prior": "shifted",
-        "optimizer": "local_search",
-        "node_budget": 10_000,
+        "optimizer": "exact",
+        "node_budget": 1000,
         "row_start": "current",
-        "init": "random",
-        "block_size": 1,
+        "init": "spectral",
+        "block_size": "auto",
         "shuffle": False,
         "max_iter": 200,
         "tol": 1e-4,
@@ -117,22 +129,45 @@ def test_parameters_of_the_issue():
         "time_limit": None,
         "callbacks": None,
         "random_state": None,
-        "n_jobs": None,
+        "n_jobs": -1,
         "verbose": 0,
     }
 
 
-def test_only_n_components_is_positional():
-    assert MEIBP(7).n_components == 7
+def test_the_papers_settings():
+    changed = {
+        name: value
+        for name, value in MEIBP.paper(7).get_params().items()
+        if value != MEIBP().get_params()[name]
+    }
+    assert changed == {
+        "n_components": 7,
+        "fit_intercept": False,
+        "learn_hyperparameters": False,
+        "optimizer": "local_search",
+        "row_start": "empty",
+        "init": "random",
+        "block_size": 1,
+    }
+    other = MEIBP.paper(7, block_size=3, alpha=2.0, max_iter=5)
+    assert (other.block_size, other.alpha, other.max_iter) == (3, 2.0, 5)
     with pytest.raises(TypeError):
-        MEIBP(7, 3.0)
+        MEIBP.paper(7, blocksize=3)
+    with pytest.raises(TypeError):
+        MEIBP.paper()
+
+
+def test_only_n_components_is_positional():
+    assert plain(7).n_components == 7
+    with pytest.raises(TypeError):
+        plain(7, 3.0)
 
 
 @pytest.mark.parametrize("learn", [False, True])
 @pytest.mark.parametrize("missing", [0.0, 0.2])
-def test_fitted_attributes(learn, missing):
+def test_fitted_attributes(make, learn, missing):
     data = make_data(missing=missing)
-    model = MEIBP(6, noise_std=0.3, learn_hyperparameters=learn, random_state=0).fit(data)
+    model = make(6, noise_std=0.3, learn_hyperparameters=learn, random_state=0).fit(data)
     k = model.n_components_
     assert type(k) is int
     assert 1 <= k <= 6
@@ -144,6 +179,9 @@ def test_fitted_attributes(learn, missing):
     assert (model.components_ > 0).all()
     assert (model.components_std_ > 0).all()
     assert (model.factor_scale_ > 0).all()
+    assert model.intercept_.shape == (8,)
+    assert model.intercept_.dtype == np.float64
+    assert model.intercept_.any() == model.fit_intercept
     assert model.assignments_.shape == (60, k)
     assert model.assignments_.dtype == np.uint8
     assert set(np.unique(model.assignments_)) <= {0, 1}
@@ -162,14 +200,15 @@ def test_fitted_attributes(learn, missing):
 
 @pytest.mark.parametrize("prior", ["shifted", "lof"])
 @pytest.mark.parametrize("learn", [False, True])
-def test_evidence_is_the_sum_of_its_parts(holed, prior, learn):
-    model = MEIBP(5, prior=prior, learn_hyperparameters=learn, noise_std=0.3, random_state=0)
+def test_evidence_is_the_sum_of_its_parts(make, holed, prior, learn):
+    model = make(5, prior=prior, learn_hyperparameters=learn, noise_std=0.3, random_state=0)
     model.fit(holed)
     assert list(model.evidence_parts_) == [
         "likelihood",
         "assignment_prior",
         "factor_prior",
         "factor_entropy",
+        "intercept",
         "hyperparameters",
     ]
     assert model.evidence_ == model.history_["evidence"][-1]
@@ -180,20 +219,22 @@ def test_evidence_is_the_sum_of_its_parts(holed, prior, learn):
 def test_evidence_is_that_of_the_last_sweep_in_wide_data():
     # Matrix products of this size are shared among threads if they are allowed to be.
     data = make_data(40, 3000, 30, seed=2)
-    model = MEIBP(30, noise_std=0.3, max_iter=1, tol=0, random_state=0).fit(data)
+    model = plain(30, noise_std=0.3, max_iter=1, tol=0, random_state=0).fit(data)
     assert model.evidence_ == model.history_["evidence"][-1]
 
 
 @pytest.mark.parametrize("learn", [False, True])
-def test_history(holed, learn):
-    model = MEIBP(6, learn_hyperparameters=learn, noise_std=0.3, random_state=0).fit(holed)
-    history = model.history_
+def test_history(make, holed, learn):
+    # A spectral start of such data needs no second sweep.
+    model = make(6, learn_hyperparameters=learn, noise_std=0.3, init="random", random_state=0)
+    history = model.fit(holed).history_
     assert type(history) is dict
     assert {name: values.dtype.kind for name, values in history.items()} == {
         "evidence": "f",
         "n_components": "i",
         "n_changed": "i",
         "train_log_likelihood": "f",
+        "proven": "f",
         "seconds": "f",
     }
     assert all(values.shape == (model.n_iter_,) for values in history.values())
@@ -203,13 +244,34 @@ def test_history(holed, learn):
     assert (history["n_changed"] >= 0).all()
     assert (np.diff(history["seconds"]) >= 0).all()
     assert history["seconds"][0] > 0
-    expected = gaussian(holed, model.assignments_ @ model.components_, model.noise_std_)
+    assert ((history["proven"] >= 0) & (history["proven"] <= 1)).all()
+    expected = gaussian(holed, expected_data(model, model.assignments_), model.noise_std_)
     assert history["train_log_likelihood"][-1] == pytest.approx(np.nanmean(expected), rel=1e-10)
 
 
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_exact_rows_are_proven_in_the_end(make, missing):
+    data = make_data(missing=missing)
+    settings = {"noise_std": 0.3, "init": "random", "tol": 0, "random_state": 0}
+    exact = make(6, optimizer="exact", **settings).fit(data)
+    assert exact.converged_
+    assert exact.history_["proven"][-1] == 1.0
+    greedy = make(6, optimizer="double_greedy", block_size=1, **settings).fit(data)
+    assert (greedy.history_["proven"] == 0.0).all()
+
+
+def test_a_node_budget_leaves_rows_unproven():
+    data = make_data(80, 30, 18, noise=1.0, seed=3)
+    settings = {"optimizer": "exact", "tol": 0, "max_iter": 12, "random_state": 0}
+    small = plain(18, node_budget=1, **settings).fit(data)
+    large = plain(18, node_budget=10**6, **settings).fit(data)
+    assert small.history_["proven"][-1] < 1.0
+    assert large.history_["proven"][-1] == 1.0
+
+
 def test_history_excludes_the_start(data):
-    start = MEIBP(5, max_iter=0, tol=0, random_state=0).fit(data)
-    after = MEIBP(5, max_iter=1, tol=0, random_state=0).fit(data)
+    start = plain(5, max_iter=0, tol=0, random_state=0).fit(data)
+    after = plain(5, max_iter=1, tol=0, random_state=0).fit(data)
     assert after.history_["evidence"].shape == (1,)
     assert after.history_["evidence"][0] > start.evidence_
 
@@ -218,7 +280,7 @@ def test_likelihood_part_is_that_of_the_data_as_given():
     # Negative values and an offset: nothing is shifted behind the user's back.
     data = make_data(seed=3) - 0.4
     with pytest.warns(UserWarning, match="negative"):
-        model = MEIBP(5, noise_std=0.3, random_state=0).fit(data)
+        model = plain(5, noise_std=0.3, random_state=0).fit(data)
     codes = model.assignments_.astype(float)
     at_mean = gaussian(data, codes @ model.components_, 0.3).sum()
     from_variance = -0.5 / 0.3**2 * (codes @ model.components_std_**2).sum()
@@ -230,25 +292,42 @@ def test_likelihood_part_is_that_of_the_data_as_given():
 
 @pytest.mark.parametrize("n_components", [1, 2, 4])
 def test_n_components_is_an_upper_bound(data, n_components):
-    model = MEIBP(n_components, noise_std=0.05, random_state=0, max_iter=5, tol=0).fit(data)
+    model = plain(n_components, noise_std=0.05, random_state=0, max_iter=5, tol=0).fit(data)
     assert 1 <= model.n_components_ <= n_components
 
 
-@pytest.mark.parametrize("n_samples, expected", [(3, 3), (19, 19), (20, 20), (50, 20)])
-def test_default_n_components(n_samples, expected):
-    data = np.random.default_rng(0).random((n_samples, 6))
-    model = MEIBP(max_iter=0, tol=0, random_state=0).fit(data)
-    assert model.n_components_ == expected
+@pytest.mark.parametrize("n_components", [1, 2, 5])
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+def test_number_of_features_is_found(n_components, missing):
+    rng = np.random.default_rng(n_components)
+    codes = (rng.random((200, n_components)) < 0.4).astype(np.uint8)
+    factors = np.kron(np.eye(n_components), np.ones(4)) * 2.0
+    data = codes @ factors + rng.normal(0, 0.2, size=(200, 4 * n_components)) - 3.0
+    hidden = rng.random(data.shape) < missing
+    model = MEIBP(random_state=0).fit(np.where(hidden, np.nan, data))
+    assert model.n_components_ == n_components
+    found = {column.tobytes() for column in np.ascontiguousarray(model.assignments_.T)}
+    assert found == {column.tobytes() for column in np.ascontiguousarray(codes.T)}
+    np.testing.assert_allclose(model.intercept_, -3.0, atol=0.1)
+
+
+@pytest.mark.parametrize("init", ["spectral", "random"])
+def test_number_of_features_is_bounded(init):
+    data = np.random.default_rng(0).gamma(0.3, size=(90, 70))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert MEIBP(init=init, max_iter=2, random_state=0).fit(data).n_components_ <= 50
+        assert MEIBP(init=init, max_iter=2, random_state=0).fit(data[:3]).n_components_ <= 3
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 def test_default_standard_deviations(missing):
     data = make_data(missing=missing, seed=4)
-    model = MEIBP(5, random_state=0).fit(data)
+    model = plain(5, random_state=0).fit(data)
     assert model.noise_std_ == pytest.approx(0.75 * np.nanstd(data), rel=1e-14)
     assert model.factor_std_ == pytest.approx(0.75 * np.nanstd(data), rel=1e-14)
     assert model.alpha_ == 3.0
-    given = MEIBP(5, noise_std=0.2, factor_std=1.7, alpha=0.5, random_state=0).fit(data)
+    given = plain(5, noise_std=0.2, factor_std=1.7, alpha=0.5, random_state=0).fit(data)
     assert given.noise_std_ == pytest.approx(0.2, rel=1e-14)
     assert given.factor_std_ == pytest.approx(1.7, rel=1e-14)
     assert given.alpha_ == 0.5
@@ -265,18 +344,18 @@ def test_empty_features_are_dropped_and_the_others_keep_their_order():
         "mu": np.insert(factors[order], 1, 9.0, axis=0),
         "sigma": np.full((4, 12), 0.1),
     }
-    model = MEIBP(init=start, noise_std=0.1, factor_std=2.0).fit(data)
+    model = plain(init=start, noise_std=0.1, factor_std=2.0).fit(data)
     np.testing.assert_array_equal(model.assignments_, codes[:, order])
     np.testing.assert_allclose(model.components_, factors[order], atol=0.1)
 
 
-def test_fit_does_not_touch_its_inputs():
+def test_fit_does_not_touch_its_inputs(make):
     data = make_data(missing=0.1)
     codes = (np.random.default_rng(0).random((60, 3)) < 0.5).astype(np.uint8)
     start = {"Z": codes, "mu": np.ones((3, 8)), "sigma": np.ones((3, 8))}
     copies = {name: array.copy() for name, array in start.items()}
     data_copy = data.copy()
-    model = MEIBP(init=start, noise_std=0.3).fit(data)
+    model = make(init=start, noise_std=0.3).fit(data)
     model.transform(data), model.impute(data), model.confidence(data)
     np.testing.assert_array_equal(data, data_copy)
     for name, array in copies.items():
@@ -289,8 +368,8 @@ def test_fit_does_not_touch_its_inputs():
 # Transform, and what follows from it
 
 
-def test_fit_transform_returns_the_assignments(holed):
-    model = MEIBP(5, noise_std=0.3, random_state=0)
+def test_fit_transform_returns_the_assignments(make, holed):
+    model = make(5, noise_std=0.3, random_state=0)
     codes = model.fit_transform(holed)
     assert codes.dtype == np.uint8
     np.testing.assert_array_equal(codes, model.assignments_)
@@ -298,10 +377,10 @@ def test_fit_transform_returns_the_assignments(holed):
 
 @pytest.mark.parametrize("missing", [0.0, 0.3, 0.9])
 @pytest.mark.parametrize("noise_std", [0.3, 1.5])
-def test_exact_transform_is_the_best_of_all(missing, noise_std):
+def test_exact_transform_is_the_best_of_all(make, missing, noise_std):
     train = make_data(50, 7, 5, missing=0.1, seed=1)
     new = make_data(40, 7, 5, missing=missing, noise=0.5, seed=2)
-    model = MEIBP(7, optimizer="exact", noise_std=noise_std, factor_std=1.0, random_state=3)
+    model = make(7, optimizer="exact", noise_std=noise_std, factor_std=1.0, random_state=3)
     model.fit(train)
     assert model.n_components_ >= 2
     every = np.array(list(itertools.product([0, 1], repeat=model.n_components_)))
@@ -317,10 +396,10 @@ def test_exact_transform_is_the_best_of_all(missing, noise_std):
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("row_start", ["current", "empty"])
-def test_transform_never_does_worse_than_simple_answers(optimizer, row_start):
+def test_transform_never_does_worse_than_simple_answers(make, optimizer, row_start):
     train = make_data(50, 7, 5, missing=0.1, seed=1)
     new = make_data(40, 7, 5, missing=0.3, noise=0.5, seed=2)
-    model = MEIBP(6, noise_std=0.3, random_state=0, optimizer=optimizer, row_start=row_start)
+    model = make(6, noise_std=0.3, random_state=0, optimizer=optimizer, row_start=row_start)
     model.set_params(max_iter=10, tol=0).fit(train)
     k = model.n_components_
     codes = model.transform(new)
@@ -351,9 +430,9 @@ def test_rows_do_not_influence_each_other(model, optimizer):
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("missing", [0.0, 0.4])
-def test_confidence_is_what_a_flip_loses(optimizer, missing):
+def test_confidence_is_what_a_flip_loses(make, optimizer, missing):
     new = make_data(25, missing=missing, noise=0.4, seed=5)
-    model = MEIBP(6, noise_std=0.3, random_state=0, optimizer=optimizer).fit(make_data())
+    model = make(6, noise_std=0.3, random_state=0, optimizer=optimizer).fit(make_data())
     codes, confidence = model.transform(new), model.confidence(new)
     assert confidence.shape == codes.shape
     assert confidence.dtype == np.float64
@@ -369,7 +448,7 @@ def test_scores(model):
     new = make_data(30, missing=0.25, seed=6)
     new[4] = np.nan
     codes = model.transform(new)
-    expected = gaussian(new, codes @ model.components_, model.noise_std_)
+    expected = gaussian(new, expected_data(model, codes), model.noise_std_)
     samples = model.score_samples(new)
     assert samples.shape == (30,)
     assert samples.dtype == np.float64
@@ -386,7 +465,7 @@ def test_score_heldout(model):
     seen[np.random.default_rng(0).random(seen.shape) < 0.3] = np.nan
     seen[2, 3], true[2, 3] = 1.0, np.nan  # seen, but not to be scored
     codes = model.transform(seen)
-    expected = gaussian(true, codes @ model.components_, model.noise_std_)
+    expected = gaussian(true, expected_data(model, codes), model.noise_std_)
     expected[~np.isnan(seen)] = np.nan
     assert model.score_heldout(seen, true) == pytest.approx(np.nanmean(expected), rel=1e-12)
 
@@ -402,7 +481,7 @@ def test_scores_need_something_to_score(model, data):
 
 def test_inverse_transform(model):
     codes = (np.random.default_rng(0).random((20, model.n_components_)) < 0.5).astype(np.uint8)
-    expected = codes.astype(float) @ model.components_
+    expected = expected_data(model, codes)
     np.testing.assert_allclose(model.inverse_transform(codes), expected, rtol=1e-14)
     frame = pd.DataFrame(codes, columns=model.get_feature_names_out())
     np.testing.assert_allclose(model.inverse_transform(frame), expected, rtol=1e-14)
@@ -421,7 +500,7 @@ def test_impute_fills_only_what_is_missing(model, dtype):
     assert filled.dtype == dtype
     observed = ~np.isnan(new)
     assert filled[observed].tobytes() == new[observed].tobytes()
-    expected = (model.transform(new).astype(float) @ model.components_).astype(dtype)
+    expected = expected_data(model, model.transform(new)).astype(dtype)
     np.testing.assert_allclose(filled[~observed], expected[~observed], rtol=1e-6)
     np.testing.assert_array_equal(new, before)
 
@@ -433,33 +512,33 @@ def test_impute_keeps_signed_zeros_and_complete_rows(model, data):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_impute_returns_pandas_frames(dtype):
+def test_impute_returns_pandas_frames(make, dtype):
     new = make_data(30, missing=0.25, seed=6).astype(dtype)
     names = [f"größe {i}" for i in range(8)]
     frame = pd.DataFrame(new, columns=names, index=[f"row {i}" for i in range(30)])
-    model = MEIBP(5, noise_std=0.3, random_state=0).fit(frame)
+    model = make(5, noise_std=0.3, random_state=0).fit(frame)
     filled = model.impute(frame)
     assert isinstance(filled, pd.DataFrame)
     assert filled.columns.tolist() == names
     assert filled.index.equals(frame.index)
     assert set(filled.dtypes) == {np.dtype(dtype)}
-    plain = MEIBP(5, noise_std=0.3, random_state=0).fit(new)
+    plain = make(5, noise_std=0.3, random_state=0).fit(new)
     np.testing.assert_array_equal(filled.to_numpy(), plain.impute(new))
     assert frame.isna().to_numpy().sum() == np.isnan(new).sum()
 
 
 @pytest.mark.parametrize("missing_as", [None, np.nan])
-def test_impute_returns_polars_frames(missing_as):
+def test_impute_returns_polars_frames(make, missing_as):
     new = make_data(30, missing=0.25, seed=6)
     names = [f"größe {i}" for i in range(8)]
     frame = pl.DataFrame(new, schema=names)
     if missing_as is None:
         frame = frame.fill_nan(None)
-    model = MEIBP(5, noise_std=0.3, random_state=0).fit(frame)
+    model = make(5, noise_std=0.3, random_state=0).fit(frame)
     filled = model.impute(frame)
     assert isinstance(filled, pl.DataFrame)
     assert filled.columns == names
-    plain = MEIBP(5, noise_std=0.3, random_state=0).fit(new)
+    plain = make(5, noise_std=0.3, random_state=0).fit(new)
     np.testing.assert_array_equal(filled.to_numpy(), plain.impute(new))
 
 
@@ -498,8 +577,8 @@ def test_sample_shapes_and_seeds(model):
             model.sample(n_samples)
 
 
-def test_sample_statistics():
-    model = MEIBP(5, noise_std=0.5, random_state=0).fit(make_data(40, noise=0.5, seed=8))
+def test_sample_statistics(make):
+    model = make(5, noise_std=0.5, random_state=0).fit(make_data(40, noise=0.5, seed=8))
     n = 40_000
     draws, codes = model.sample(n, random_state=1)
     probability = model.feature_counts_ / 41
@@ -508,10 +587,11 @@ def test_sample_statistics():
     pairs = np.corrcoef(codes.T)[np.triu_indices(model.n_components_, 1)]
     assert (np.abs(pairs) < 5 / np.sqrt(n)).all()
     # One draw of the factors serves all rows: least squares gives it back.
-    factors, *_ = np.linalg.lstsq(codes.astype(float), draws, rcond=None)
-    residual = draws - codes @ factors
-    assert residual.std() == pytest.approx(0.5, rel=0.02)
-    assert np.abs(residual.mean()) < 5 * 0.5 / np.sqrt(residual.size)
+    centred = draws - model.intercept_
+    factors, *_ = np.linalg.lstsq(codes.astype(float), centred, rcond=None)
+    residual = centred - codes @ factors
+    assert residual.std() == pytest.approx(model.noise_std_, rel=0.02)
+    assert np.abs(residual.mean()) < 5 * model.noise_std_ / np.sqrt(residual.size)
     assert (factors > -0.1).all()
     standardised = (factors - model.components_) / model.components_std_
     assert np.abs(standardised).max() < 6
@@ -519,7 +599,7 @@ def test_sample_statistics():
 
 
 def test_sampled_factors_follow_their_posterior():
-    model = MEIBP(3, noise_std=1.0, random_state=0).fit(make_data(12, 6, seed=8))
+    model = plain(3, noise_std=1.0, random_state=0).fit(make_data(12, 6, seed=8))
     model.noise_std_ = 1e-9  # to see the factors themselves
     draws = []
     for seed in range(400):
@@ -546,11 +626,11 @@ def test_sampled_factors_follow_their_posterior():
     "factor", [4.0, 0.125, 2.0**-60, 2.0**60], ids=["4", "1/8", "2^-60", "2^60"]
 )
 @pytest.mark.parametrize("seed", [0, 1])
-def test_scaling_by_a_power_of_two(learn, factor, seed):
+def test_scaling_by_a_power_of_two(make, learn, factor, seed):
     data = make_data(80, missing=0.1, noise=0.5, seed=7)
     settings = {"n_components": 8, "learn_hyperparameters": learn, "random_state": seed}
-    one = MEIBP(**settings).fit(data)
-    other = MEIBP(**settings).fit(data * factor)
+    one = make(**settings).fit(data)
+    other = make(**settings).fit(data * factor)
     np.testing.assert_array_equal(one.assignments_, other.assignments_)
     assert one.n_iter_ == other.n_iter_
     np.testing.assert_allclose(other.components_, one.components_ * factor, rtol=1e-9)
@@ -568,11 +648,11 @@ def test_scaling_by_a_power_of_two(learn, factor, seed):
 
 @pytest.mark.parametrize("learn", [False, True])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_scaling_by_ten(learn, seed):
+def test_scaling_by_ten(make, learn, seed):
     data = make_data(80, missing=0.1, noise=0.5, seed=7)
     settings = {"n_components": 8, "learn_hyperparameters": learn, "random_state": seed}
-    one = MEIBP(**settings).fit(data)
-    other = MEIBP(**settings).fit(data * 10.0)
+    one = make(**settings).fit(data)
+    other = make(**settings).fit(data * 10.0)
     np.testing.assert_array_equal(one.assignments_, other.assignments_)
     np.testing.assert_allclose(other.components_, one.components_ * 10.0, rtol=1e-4)
     assert other.noise_std_ == pytest.approx(one.noise_std_ * 10.0, rel=1e-5)
@@ -582,24 +662,24 @@ def test_scaling_by_ten(learn, seed):
 def test_stopping_does_not_depend_on_the_unit(factor):
     # The log-likelihood shifts with the unit, and with it what a relative change of it is.
     data = make_data(300, 20, 8, noise=0.8, seed=2)
-    one = MEIBP(14, random_state=0).fit(data)
-    other = MEIBP(14, random_state=0).fit(data * factor)
+    one = plain(14, random_state=0).fit(data)
+    other = plain(14, random_state=0).fit(data * factor)
     assert one.n_iter_ >= 10
     np.testing.assert_array_equal(one.assignments_, other.assignments_)
 
 
 @pytest.mark.parametrize("exponent", [-60, 60])
-def test_single_precision_of_any_scale(exponent):
+def test_single_precision_of_any_scale(make, exponent):
     data = make_data(missing=0.1).astype(np.float32)
     scaled = np.ldexp(data, exponent)
-    one = MEIBP(5, random_state=0).fit(data)
-    other = MEIBP(5, random_state=0).fit(scaled)
+    one = make(5, random_state=0).fit(data)
+    other = make(5, random_state=0).fit(scaled)
     assert other.noise_std_ == pytest.approx(np.ldexp(one.noise_std_, exponent), rel=1e-6)
     np.testing.assert_array_equal(one.assignments_, other.assignments_)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_same_seed_same_answer(holed, optimizer):
+def test_same_seed_same_answer(make, holed, optimizer):
     settings = {
         "n_components": 6,
         "noise_std": 0.3,
@@ -607,30 +687,31 @@ def test_same_seed_same_answer(holed, optimizer):
         "shuffle": True,
         "random_state": 5,
     }
-    one, other = MEIBP(**settings).fit(holed), MEIBP(**settings).fit(holed)
+    one, other = make(**settings).fit(holed), make(**settings).fit(holed)
     np.testing.assert_array_equal(one.components_, other.components_)
     np.testing.assert_array_equal(one.assignments_, other.assignments_)
     np.testing.assert_array_equal(one.history_["evidence"], other.history_["evidence"])
 
 
-def test_kinds_of_random_state(holed):
+def test_kinds_of_random_state(make, holed):
     def fit(random_state):
-        return MEIBP(6, noise_std=0.3, random_state=random_state, max_iter=3, tol=0).fit(holed)
+        return make(6, noise_std=0.3, random_state=random_state, max_iter=3, tol=0).fit(holed)
 
     by_number, by_state = fit(5), fit(np.random.RandomState(5))
     np.testing.assert_array_equal(by_number.components_, by_state.components_)
     one, other = fit(np.random.default_rng(5)), fit(np.random.default_rng(5))
     np.testing.assert_array_equal(one.components_, other.components_)
-    assert fit(1).evidence_ != fit(2).evidence_
-    assert fit(None).evidence_ != fit(None).evidence_
+    if make is plain:  # else the data decide
+        assert fit(1).evidence_ != fit(2).evidence_
+        assert fit(None).evidence_ != fit(None).evidence_
 
 
-def test_n_init_keeps_the_best_of_separate_fits():
+def test_n_init_keeps_the_best_of_separate_fits(make):
     data = make_data(60, 8, 5, noise=0.6, seed=4)
     settings = {"n_components": 8, "noise_std": 0.4}
-    together = MEIBP(**settings, n_init=5, random_state=np.random.default_rng(1)).fit(data)
+    together = make(**settings, n_init=5, random_state=np.random.default_rng(1)).fit(data)
     shared = np.random.default_rng(1)
-    alone = [MEIBP(**settings, random_state=shared).fit(data) for _ in range(5)]
+    alone = [make(**settings, random_state=shared).fit(data) for _ in range(5)]
     evidence = [model.evidence_ for model in alone]
     assert len(set(evidence)) > 1
     best = alone[int(np.argmax(evidence))]
@@ -641,21 +722,21 @@ def test_n_init_keeps_the_best_of_separate_fits():
     np.testing.assert_array_equal(together.history_["evidence"], best.history_["evidence"])
 
 
-def test_first_start_is_that_of_a_single_one(data):
+def test_first_start_is_that_of_a_single_one(make, data):
     seen = []
-    MEIBP(5, n_init=2, random_state=3, callbacks=seen.append, max_iter=2, tol=0).fit(data)
-    single = MEIBP(5, random_state=3, max_iter=2, tol=0).fit(data)
+    make(5, n_init=2, random_state=3, callbacks=seen.append, max_iter=2, tol=0).fit(data)
+    single = make(5, random_state=3, max_iter=2, tol=0).fit(data)
     first = [progress.evidence for progress in seen if progress.restart == 1]
     assert first == single.history_["evidence"].tolist()
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_threads_change_no_bit(optimizer):
+def test_threads_change_no_bit(make, optimizer):
     rng = np.random.default_rng(0)
     new = make_data(2300, 8, missing=0.3, noise=0.4, seed=11)
     new[rng.integers(2300, size=20)] = np.nan
     assert len(np.unique(np.isnan(new), axis=0)) > 100
-    model = MEIBP(6, noise_std=0.3, optimizer=optimizer, random_state=0).fit(make_data())
+    model = make(6, noise_std=0.3, optimizer=optimizer, random_state=0).fit(make_data())
     assert model.n_components_ >= 2
     answers = []
     for n_jobs in (None, 1, 2, 3, -1):
@@ -687,69 +768,69 @@ def a_start(n_samples=60, n_features=8, n_components=3, seed=0):
     }
 
 
-def test_start_from_arrays(data):
+def test_start_from_arrays(make, data):
     start = a_start()
-    model = MEIBP(init=start, max_iter=0, tol=0, noise_std=0.3).fit(data)
+    model = make(init=start, max_iter=0, tol=0, noise_std=0.3).fit(data)
     np.testing.assert_array_equal(model.assignments_, start["Z"])
     assert not np.array_equal(model.factor_location_, start["mu"])  # updated once
-    full = MEIBP(init=start, noise_std=0.3).fit(data)
-    again = MEIBP(init=start, noise_std=0.3, random_state=99).fit(data)
+    full = make(init=start, noise_std=0.3).fit(data)
+    again = make(init=start, noise_std=0.3, random_state=99).fit(data)
     np.testing.assert_array_equal(full.components_, again.components_)
     assert full.history_["evidence"][0] > model.evidence_
 
 
 @pytest.mark.parametrize("kind", [bool, int, float, list])
-def test_kinds_of_starting_assignments(data, kind):
+def test_kinds_of_starting_assignments(make, data, kind):
     start = a_start()
-    expected = MEIBP(init=start, noise_std=0.3).fit(data)
+    expected = make(init=start, noise_std=0.3).fit(data)
     if kind is list:
         other = {name: array.tolist() for name, array in start.items()}
     else:
         other = start | {"Z": start["Z"].astype(kind)}
     np.testing.assert_array_equal(
-        MEIBP(init=other, noise_std=0.3).fit(data).components_, expected.components_
+        make(init=other, noise_std=0.3).fit(data).components_, expected.components_
     )
 
 
 def test_start_respects_columns_under_missing_patterns(holed):
     # Inside, columns of one pattern are side by side; the start is in the user's order.
     start = a_start()
-    model = MEIBP(init=start, max_iter=0, tol=0, noise_std=1e6, factor_std=2.0).fit(holed)
+    model = plain(init=start, max_iter=0, tol=0, noise_std=1e6, factor_std=2.0).fit(holed)
     # So much noise leaves the prior: location 0, scale 2, whatever the column.
     np.testing.assert_allclose(model.factor_scale_, 2.0, rtol=1e-6)
-    sharp = MEIBP(init=start, max_iter=0, tol=0, noise_std=1e-3, factor_std=2.0).fit(holed)
+    sharp = plain(init=start, max_iter=0, tol=0, noise_std=1e-3, factor_std=2.0).fit(holed)
     permuted = np.random.default_rng(0).permutation(8)
     moved = start | {name: start[name][:, permuted] for name in ("mu", "sigma")}
-    other = MEIBP(init=moved, max_iter=0, tol=0, noise_std=1e-3, factor_std=2.0)
+    other = plain(init=moved, max_iter=0, tol=0, noise_std=1e-3, factor_std=2.0)
     other.fit(holed[:, permuted])
     np.testing.assert_allclose(other.components_, sharp.components_[:, permuted], rtol=1e-9)
 
 
-def test_columns_may_come_in_any_order(holed):
+def test_columns_may_come_in_any_order(make, holed):
     start = a_start(seed=3)
     permuted = np.random.default_rng(1).permutation(8)
     moved = start | {name: start[name][:, permuted] for name in ("mu", "sigma")}
-    one = MEIBP(init=start, noise_std=0.3).fit(holed)
-    other = MEIBP(init=moved, noise_std=0.3).fit(holed[:, permuted])
+    one = make(init=start, noise_std=0.3).fit(holed)
+    other = make(init=moved, noise_std=0.3).fit(holed[:, permuted])
     np.testing.assert_array_equal(one.assignments_, other.assignments_)
     np.testing.assert_allclose(other.components_, one.components_[:, permuted], rtol=1e-6)
 
 
 def test_start_from_a_fitted_model(data):
-    first = MEIBP(5, noise_std=0.3, max_iter=2, tol=0, random_state=0).fit(data)
-    second = MEIBP(5, noise_std=0.3, init=first).fit(data)
+    first = plain(5, noise_std=0.3, max_iter=2, tol=0, random_state=0).fit(data)
+    second = plain(5, noise_std=0.3, init=first).fit(data)
     assert second.evidence_ >= first.evidence_ - 1e-9 * abs(first.evidence_)
-    straight = MEIBP(5, noise_std=0.3, random_state=0).fit(data)
+    straight = plain(5, noise_std=0.3, random_state=0).fit(data)
     assert second.evidence_ == pytest.approx(straight.evidence_, rel=1e-6)
     before = first.assignments_.copy()
-    MEIBP(5, noise_std=0.1, init=first).fit(data)
+    plain(5, noise_std=0.1, init=first).fit(data)
     np.testing.assert_array_equal(first.assignments_, before)
 
 
 def test_a_converged_model_stays(data):
-    first = MEIBP(5, noise_std=0.3, random_state=0, tol=0).fit(data)
+    first = plain(5, noise_std=0.3, random_state=0, tol=0).fit(data)
     assert first.converged_
-    second = MEIBP(5, noise_std=0.3, init=first).fit(data)
+    second = plain(5, noise_std=0.3, init=first).fit(data)
     np.testing.assert_array_equal(first.assignments_, second.assignments_)
     np.testing.assert_allclose(first.components_, second.components_, rtol=1e-3)
     assert second.n_iter_ <= 2
@@ -758,7 +839,7 @@ def test_a_converged_model_stays(data):
 def test_start_from_a_model_without_features(holed, empty_model):
     for learn in (False, True):
         with pytest.warns(UserWarning, match="No feature survived"):
-            model = MEIBP(init=empty_model, learn_hyperparameters=learn).fit(holed)
+            model = plain(init=empty_model, learn_hyperparameters=learn).fit(holed)
         assert model.n_components_ == 0
 
 
@@ -783,7 +864,7 @@ def test_start_from_a_model_without_features(holed, empty_model):
 )
 def test_wrong_starts(data, change, message):
     with pytest.raises(ValueError, match=message):
-        MEIBP(init=a_start() | change).fit(data)
+        plain(init=a_start() | change).fit(data)
 
 
 @pytest.mark.parametrize("key", ["Z", "mu", "sigma"])
@@ -791,42 +872,42 @@ def test_incomplete_start(data, key):
     start = a_start()
     del start[key]
     with pytest.raises(ValueError, match="keys 'Z', 'mu' and 'sigma'"):
-        MEIBP(init=start).fit(data)
+        plain(init=start).fit(data)
 
 
 def test_start_with_too_many_features(data):
     with pytest.raises(ValueError, match=r"3 features.*n_components=2"):
-        MEIBP(2, init=a_start()).fit(data)
-    MEIBP(3, init=a_start()).fit(data)
+        plain(2, init=a_start()).fit(data)
+    plain(3, init=a_start()).fit(data)
 
 
 def test_wrong_models_as_start(data, model):
     with pytest.raises(NotFittedError, match="init"):
-        MEIBP(init=MEIBP()).fit(data)
+        plain(init=MEIBP()).fit(data)
     with pytest.raises(ValueError, match="60.*50 rows"):
-        MEIBP(init=model).fit(data[:50])
+        plain(init=model).fit(data[:50])
     with pytest.raises(ValueError, match="shape"):
-        MEIBP(init=model).fit(data[:, :5])
+        plain(init=model).fit(data[:, :5])
     with pytest.raises(ValueError, match="init"):
-        MEIBP(init=StandardScaler().fit(data)).fit(data)
+        plain(init=StandardScaler().fit(data)).fit(data)
     with pytest.raises(ValueError, match="init"):
-        MEIBP(init="spectral").fit(data)
+        MEIBP(init="nmf").fit(data)
 
 
 # Small, thin and empty data
 
 
-def test_row_with_nothing_observed():
+def test_row_with_nothing_observed(make):
     data = make_data(missing=0.2)
     data[7] = np.nan
-    model = MEIBP(5, noise_std=0.3, optimizer="exact", random_state=0).fit(data)
+    model = make(5, noise_std=0.3, optimizer="exact", random_state=0).fit(data)
     assert np.isfinite(model.components_).all()
     assert never_falls(model.history_["evidence"])
     # Nothing but the prior decides: a feature is taken if most rows have it.
     expected = model.feature_counts_ > (61 - model.feature_counts_)
     np.testing.assert_array_equal(model.transform(data)[7], expected)
     np.testing.assert_array_equal(
-        model.impute(data)[7], model.transform(data)[7].astype(float) @ model.components_
+        model.impute(data)[7], expected_data(model, model.transform(data)[[7]])[0]
     )
     assert model.score_samples(data)[7] == 0.0
 
@@ -835,7 +916,7 @@ def test_row_with_nothing_observed():
 @pytest.mark.parametrize("learn", [False, True])
 def test_one_row(prior, learn):
     data = np.array([[0.5, 3.0, 2.0, np.nextafter(0, 1), 4.0]])
-    model = MEIBP(prior=prior, learn_hyperparameters=learn, noise_std=0.1, random_state=0)
+    model = plain(1, prior=prior, learn_hyperparameters=learn, noise_std=0.1, random_state=0)
     model.fit(data)
     assert model.n_components_ == 1
     assert model.transform(data).shape == (1, 1)
@@ -844,9 +925,9 @@ def test_one_row(prior, learn):
 
 @pytest.mark.parametrize("prior", ["shifted", "lof"])
 @pytest.mark.parametrize("learn", [False, True])
-def test_one_column(prior, learn):
+def test_one_column(make, prior, learn):
     data = make_data(40, 1)
-    model = MEIBP(4, prior=prior, learn_hyperparameters=learn, noise_std=0.2, random_state=0)
+    model = make(4, prior=prior, learn_hyperparameters=learn, noise_std=0.2, random_state=0)
     model.fit(data)
     assert model.components_.shape[1] == 1
     assert model.transform(data).shape == (40, model.n_components_)
@@ -854,7 +935,7 @@ def test_one_column(prior, learn):
 
 
 def test_one_entry():
-    model = MEIBP(noise_std=0.1, factor_std=1.0, random_state=0).fit([[2.0]])
+    model = plain(1, noise_std=0.1, factor_std=1.0, random_state=0).fit([[2.0]])
     # A single active feature has the exact posterior: 2 / (1 + 0.01).
     np.testing.assert_allclose(model.components_, [[2.0 / 1.01]], rtol=1e-12)
     with pytest.raises(ValueError, match="constant"):
@@ -862,9 +943,9 @@ def test_one_entry():
 
 
 @pytest.mark.parametrize("prior", ["shifted", "lof"])
-def test_more_features_than_rows(prior):
+def test_more_features_than_rows(make, prior):
     data = make_data(6, 5)
-    model = MEIBP(30, prior=prior, noise_std=0.05, random_state=0).fit(data)
+    model = make(30, prior=prior, noise_std=0.05, random_state=0).fit(data)
     assert 1 <= model.n_components_ <= 30
     assert never_falls(model.history_["evidence"])
 
@@ -872,7 +953,7 @@ def test_more_features_than_rows(prior):
 @pytest.mark.parametrize("prior", ["shifted", "lof"])
 @pytest.mark.parametrize("learn", [False, True])
 def test_no_feature_survives(holed, prior, learn):
-    model = MEIBP(4, noise_std=100.0, prior=prior, random_state=0)
+    model = plain(4, noise_std=100.0, prior=prior, random_state=0)
     if learn:
         pinned = {"noise_precision": (1e9, 1e13)}
         model.set_params(learn_hyperparameters=True, hyperpriors=pinned)
@@ -914,69 +995,71 @@ def test_no_feature_survives(holed, prior, learn):
     ],
     ids=["fortran", "lists", "big-endian", "objects", "strided", "pandas", "polars"],
 )
-def test_kinds_of_containers(holed, convert):
+def test_kinds_of_containers(make, holed, convert):
     settings = {"n_components": 5, "noise_std": 0.3, "random_state": 0}
-    expected = MEIBP(**settings).fit(holed)
-    model = MEIBP(**settings).fit(convert(holed))
+    expected = make(**settings).fit(holed)
+    model = make(**settings).fit(convert(holed))
     np.testing.assert_array_equal(model.components_, expected.components_)
     np.testing.assert_array_equal(model.transform(convert(holed)), expected.transform(holed))
 
 
-def test_read_only_arrays(holed):
+def test_read_only_arrays(make, holed):
     settings = {"n_components": 5, "noise_std": 0.3, "random_state": 0}
-    expected = MEIBP(**settings).fit(holed)
+    expected = make(**settings).fit(holed)
     locked = holed.copy()
     locked.flags.writeable = False
     start = a_start()
     for array in start.values():
         array.flags.writeable = False
-    model = MEIBP(**settings).fit(locked)
+    model = make(**settings).fit(locked)
     np.testing.assert_array_equal(model.components_, expected.components_)
     np.testing.assert_array_equal(model.transform(locked), expected.transform(holed))
-    MEIBP(init=start, noise_std=0.3).fit(locked)
+    make(init=start, noise_std=0.3).fit(locked)
 
 
 @pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64, np.float16])
-def test_other_number_types(dtype):
+def test_other_number_types(make, dtype):
     data = np.random.default_rng(0).integers(0, 2, size=(40, 6)).astype(dtype)
     settings = {"n_components": 4, "noise_std": 0.3, "random_state": 0}
-    model = MEIBP(**settings).fit(data)
-    expected = MEIBP(**settings).fit(data.astype(np.float64))
+    model = make(**settings).fit(data)
+    expected = make(**settings).fit(data.astype(np.float64))
     np.testing.assert_array_equal(model.components_, expected.components_)
     np.testing.assert_array_equal(model.transform(data), expected.transform(data))
 
 
 @pytest.mark.parametrize("optimizer", ["local_search", "exact"])
-def test_single_precision(holed, optimizer):
+def test_single_precision(make, holed, optimizer):
     single = holed.astype(np.float32)
     settings = {"n_components": 5, "noise_std": 0.3, "random_state": 0, "optimizer": optimizer}
-    model = MEIBP(**settings).fit(single)  # and not a warning
-    expected = MEIBP(**settings).fit(single.astype(np.float64))
+    model = make(**settings).fit(single)  # and not a warning
+    expected = make(**settings).fit(single.astype(np.float64))
     np.testing.assert_array_equal(model.assignments_, expected.assignments_)
-    np.testing.assert_allclose(model.components_, expected.components_, rtol=1e-10)
+    # Products with X are made in X's own precision; what follows from them is not.
+    np.testing.assert_allclose(model.components_, expected.components_, rtol=1e-5, atol=1e-6)
     assert model.components_.dtype == np.float64
-    assert model.score(single) == pytest.approx(expected.score(single.astype(float)), rel=1e-10)
+    assert model.evidence_ == pytest.approx(expected.evidence_, rel=1e-5)
+    assert model.score(single) == pytest.approx(expected.score(single.astype(float)), rel=1e-5)
 
 
 def test_default_scale_of_single_precision(holed):
     single = holed.astype(np.float32)
-    model = MEIBP(5, random_state=0, max_iter=0, tol=0).fit(single)
+    model = plain(5, random_state=0, max_iter=0, tol=0).fit(single)
     expected = 0.75 * np.nanstd(single.astype(np.float64))
     assert model.noise_std_ == pytest.approx(expected, rel=1e-6)
 
 
-def test_nullable_and_object_columns(holed):
+def test_nullable_and_object_columns(make, holed):
     names = list("abcdefgh")
     settings = {"n_components": 5, "noise_std": 0.3, "random_state": 0}
     plain = pd.DataFrame(holed, columns=names)
     plain["h"] = plain["h"].round()
-    expected = MEIBP(**settings).fit(plain)
+    expected = make(**settings).fit(plain)
     nullable = plain.astype({"a": "Float64", "b": "Float64", "h": "Int64"})
     objects = plain.astype(object).where(plain.notna(), None)
     some_objects = plain.copy()
     some_objects["c"] = objects["c"]
     for frame in (nullable, objects, some_objects):
-        model = MEIBP(**settings).fit(frame)
+        model = make(**settings).fit(frame)
         np.testing.assert_array_equal(model.components_, expected.components_)
         assert model.feature_names_in_.tolist() == names
         filled = model.impute(frame)
@@ -990,14 +1073,14 @@ def test_nullable_booleans():
     frame = pd.DataFrame(
         {"yes": pd.array([True, False, None] * 10, dtype="boolean"), "x": np.arange(30.0) / 10}
     )
-    model = MEIBP(3, random_state=0).fit(frame)
+    model = plain(3, random_state=0).fit(frame)
     assert model.impute(frame)["yes"].notna().all()
 
 
-def test_polars_with_nulls(holed):
+def test_polars_with_nulls(make, holed):
     frame = pl.DataFrame(holed, schema=list("abcdefgh")).fill_nan(None)
-    model = MEIBP(5, noise_std=0.3, random_state=0).fit(frame)
-    expected = MEIBP(5, noise_std=0.3, random_state=0).fit(holed)
+    model = make(5, noise_std=0.3, random_state=0).fit(frame)
+    expected = make(5, noise_std=0.3, random_state=0).fit(holed)
     np.testing.assert_array_equal(model.components_, expected.components_)
     assert model.feature_names_in_.tolist() == list("abcdefgh")
 
@@ -1008,9 +1091,9 @@ def test_polars_with_nulls(holed):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
 @pytest.mark.parametrize("method", ["fit", "fit_transform", "transform", "impute", "score"])
-def test_infinity(dtype, value, method):
+def test_infinity(make, dtype, value, method):
     data = make_data(missing=0.1).astype(dtype)
-    model = MEIBP(3, random_state=0, max_iter=1, tol=0).fit(data)
+    model = make(3, random_state=0, max_iter=1, tol=0).fit(data)
     data[11, 2] = value
     data[12, 1] = value
     with pytest.raises(ValueError, match=r"infinity in row 11, column 2\b.*NaN"):
@@ -1059,9 +1142,9 @@ def test_wrong_shapes_in_transform(model, data):
         model.transform(data[:0])
 
 
-def test_wrong_names_in_transform(holed):
+def test_wrong_names_in_transform(make, holed):
     frame = pd.DataFrame(holed, columns=list("abcdefgh"))
-    model = MEIBP(3, random_state=0).fit(frame)
+    model = make(3, random_state=0).fit(frame)
     with pytest.raises(ValueError, match=r"(?s)feature names.*unseen.*zz"):
         model.transform(frame.rename(columns={"c": "zz"}))
     with pytest.raises(ValueError, match=r"(?s)feature names.*order"):
@@ -1098,12 +1181,12 @@ def test_column_without_observations(method):
     data = make_data()
     data[:, [2, 5]] = np.nan
     with pytest.raises(ValueError, match=r"no observed value in column 2, column 5.*Remove"):
-        getattr(MEIBP(3), method)(data)
+        getattr(plain(3), method)(data)
     frame = pd.DataFrame(data, columns=list("abcdefgh"))
     with pytest.raises(ValueError, match=r"column 2 \('c'\), column 5 \('f'\)"):
-        getattr(MEIBP(3), method)(frame)
+        getattr(plain(3), method)(frame)
     with pytest.raises(ValueError, match="and 3 more"):
-        MEIBP(3).fit(np.full((5, 8), np.nan))
+        plain(3).fit(np.full((5, 8), np.nan))
 
 
 def test_such_a_column_is_fine_in_transform(model):
@@ -1118,20 +1201,24 @@ def test_constant_data(value, missing):
     data = np.full((50, 7), value)
     data[1:][np.random.default_rng(0).random((49, 7)) < missing] = np.nan
     with pytest.raises(ValueError, match=r"constant.*noise_std"):
-        MEIBP(3).fit(data)
+        plain(3).fit(data)
     with pytest.raises(ValueError, match=r"constant.*factor_std"):
-        MEIBP(3, noise_std=0.1).fit(data)
+        plain(3, noise_std=0.1).fit(data)
     # With both given there is nothing to estimate.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="No feature survived")
-        MEIBP(3, noise_std=0.1, factor_std=1.0, random_state=0).fit(data)
+        plain(3, noise_std=0.1, factor_std=1.0, random_state=0).fit(data)
+        fixed = {"learn_hyperparameters": False, "noise_std": 0.1, "factor_std": 1.0}
+        model = MEIBP(3, **fixed, random_state=0).fit(data)
+        np.testing.assert_allclose(expected_data(model, model.assignments_), value, atol=1e-2)
     with pytest.raises(ValueError, match=r"constant.*hyperprior"):
-        MEIBP(3, noise_std=0.1, factor_std=1.0, learn_hyperparameters=True).fit(data)
+        plain(3, noise_std=0.1, factor_std=1.0, learn_hyperparameters=True).fit(data)
 
 
 @pytest.mark.parametrize(
     "name, values",
     [
+        ("fit_intercept", ["yes", None, 2]),
         ("n_components", [0, -1, 2.5, "many"]),
         ("alpha", [0, -1.0, np.nan, np.inf, None, "big"]),
         ("noise_std", [0, -0.1, np.nan, np.inf, "small"]),
@@ -1142,8 +1229,8 @@ def test_constant_data(value, missing):
         ("optimizer", ["simplex", None]),
         ("node_budget", [0, 1.5, None]),
         ("row_start", ["warm", None]),
-        ("init", ["spectral", None, 3]),
-        ("block_size", [0, -2, 1.5, None]),
+        ("init", ["nmf", None, 3]),
+        ("block_size", [0, -2, 1.5, None, "large"]),
         ("shuffle", ["yes", None]),
         ("max_iter", [-1, 2.5, None]),
         ("tol", [-1e-4, np.nan, None]),
@@ -1151,19 +1238,19 @@ def test_constant_data(value, missing):
         ("time_limit", [-1.0, np.nan, "1 s"]),
         ("callbacks", ["print", 3]),
         ("random_state", ["seed", -1, 1.5]),
-        ("n_jobs", ["all", 1.5]),
+        ("n_jobs", ["all", 1.5, 0]),
         ("verbose", ["yes", -1]),
     ],
 )
 def test_nonsense_parameters(data, name, values):
     for value in values:
         with pytest.raises(ValueError, match=f"'{name}' parameter of MEIBP"):
-            MEIBP(**{name: value}).fit(data)
+            plain(**{name: value}).fit(data)
 
 
 def test_callbacks_that_cannot_be_called(data):
     with pytest.raises(ValueError, match="callbacks.*'print'"):
-        MEIBP(callbacks=["print"]).fit(data)
+        plain(callbacks=["print"]).fit(data)
 
 
 @pytest.mark.parametrize("name", ["noise_std", "factor_std"])
@@ -1171,7 +1258,7 @@ def test_callbacks_that_cannot_be_called(data):
 def test_parameters_beyond_double_precision(data, name, value):
     # Their squares are 0 or infinite.
     with pytest.raises(ValueError, match=name):
-        MEIBP(3, **{name: value}).fit(data)
+        plain(3, **{name: value}).fit(data)
 
 
 @pytest.mark.parametrize(
@@ -1191,15 +1278,7 @@ def test_parameters_beyond_double_precision(data, name, value):
 )
 def test_nonsense_hyperpriors(data, given, message):
     with pytest.raises(ValueError, match=message):
-        MEIBP(3, learn_hyperparameters=True, hyperpriors=given).fit(data)
-
-
-@pytest.mark.parametrize("container", [scipy.sparse.csr_array, scipy.sparse.coo_matrix])
-def test_sparse_input(model, data, container):
-    with pytest.raises(TypeError, match=r"(?i)sparse.*toarray"):
-        MEIBP().fit(container(data))
-    with pytest.raises(TypeError, match=r"(?i)sparse.*toarray"):
-        model.transform(container(data))
+        plain(3, learn_hyperparameters=True, hyperpriors=given).fit(data)
 
 
 @pytest.mark.parametrize("method", ["fit", "fit_transform"])
@@ -1215,19 +1294,24 @@ def test_negative_entries_warn_with_the_remedy(data):
     shifted = data.copy()
     shifted[5, 3] = -0.1
     with pytest.warns(UserWarning, match=r"negative.*row 5, column 3.*X - np\.nanmin\(X\)"):
-        MEIBP(3, random_state=0).fit(shifted)
+        plain(3, random_state=0).fit(shifted)
     frame = pd.DataFrame(shifted, columns=list("abcdefgh"))
     with pytest.warns(UserWarning, match=r"column 3 \('d'\)"):
-        MEIBP(3, random_state=0).fit(frame)
+        plain(3, random_state=0).fit(frame)
+
+
+def test_negative_entries_are_fine_with_an_intercept(data):
+    model = MEIBP(3, random_state=0).fit(data - 5.0)
+    assert (model.intercept_ < -3.0).all()
 
 
 def test_columns_of_very_different_variance_warn(data):
     scale = np.ones(8)
     scale[6] = 1000.0
     with pytest.warns(UserWarning, match=r"variances.*column 6.*divide each"):
-        MEIBP(3, random_state=0).fit(data * scale)
+        plain(3, random_state=0).fit(data * scale)
     scale[6] = 10.0
-    MEIBP(3, random_state=0).fit(data * scale)
+    plain(3, random_state=0).fit(data * scale)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 0.1, 1 / 3, 123.456])
@@ -1236,7 +1320,7 @@ def test_constant_columns_do_not_warn(value, dtype):
     data = make_data(missing=0.1).astype(dtype)
     data[:, 3] = value
     # Only up to rounding is the variance of such a column 0.
-    MEIBP(3, noise_std=0.5, factor_std=0.5, random_state=0).fit(data)
+    plain(3, noise_std=0.5, factor_std=0.5, random_state=0).fit(data)
 
 
 def test_warnings_point_at_the_caller(data):
@@ -1244,18 +1328,18 @@ def test_warnings_point_at_the_caller(data):
     scale[6] = 1000.0
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        MEIBP(3, random_state=0, max_iter=1).fit(data * scale - 0.1)
-        MEIBP(3, random_state=0, noise_std=1e4).fit(data)
+        plain(3, random_state=0, max_iter=1).fit(data * scale - 0.1)
+        plain(3, random_state=0, noise_std=1e4).fit(data)
     assert len(caught) == 4
     assert {warning.filename for warning in caught} == {__file__}
 
 
 def test_no_convergence_warns(data):
     with pytest.warns(ConvergenceWarning, match="No convergence within 1 sweeps?.*max_iter"):
-        model = MEIBP(5, max_iter=1, random_state=0).fit(data)
+        model = plain(5, max_iter=1, random_state=0).fit(data)
     assert not model.converged_
     assert model.n_iter_ == 1
-    assert MEIBP(5, random_state=0).fit(data).converged_
+    assert plain(5, random_state=0).fit(data).converged_
 
 
 # Learning hyperparameters
@@ -1263,7 +1347,7 @@ def test_no_convergence_warns(data):
 
 def test_learned_hyperparameters_satisfy_their_updates():
     data = make_data(100, missing=0.1, noise=0.3, seed=2)
-    model = MEIBP(5, learn_hyperparameters=True, tol=0, random_state=0).fit(data)
+    model = plain(5, learn_hyperparameters=True, tol=0, random_state=0).fit(data)
     assert model.converged_
     k = model.n_components_
     harmonic = (1 / np.arange(1, 101)).sum()
@@ -1284,7 +1368,7 @@ def test_learned_hyperparameters_satisfy_their_updates():
 def test_hyperpriors_have_their_effect():
     data = make_data(100, noise=0.3, seed=2)
     settings = {"n_components": 5, "learn_hyperparameters": True, "random_state": 0}
-    pinned = MEIBP(
+    pinned = plain(
         **settings,
         hyperpriors={
             "noise_precision": (1e9, 1e9 * 0.5**2),
@@ -1295,14 +1379,14 @@ def test_hyperpriors_have_their_effect():
     assert pinned.noise_std_ == pytest.approx(0.5, rel=1e-4)
     assert pinned.factor_std_ == pytest.approx(1.5, rel=1e-4)
     assert pinned.alpha_ == pytest.approx(2.0, rel=1e-4)
-    one = MEIBP(**settings, hyperpriors={"alpha": (5.0, 2.0)}).fit(data)
+    one = plain(**settings, hyperpriors={"alpha": (5.0, 2.0)}).fit(data)
     harmonic = (1 / np.arange(1, 101)).sum()
     expected = (5.0 + one.n_components_) / (2.0 + harmonic)
     assert one.alpha_ == pytest.approx(expected, rel=1e-12)
 
 
 def test_given_values_are_where_learning_starts(data):
-    model = MEIBP(
+    model = plain(
         4, learn_hyperparameters=True, noise_std=0.2, factor_std=1.7, alpha=2.5, max_iter=0, tol=0
     ).fit(data)
     assert model.noise_std_ == pytest.approx(0.2, rel=1e-12)
@@ -1316,16 +1400,15 @@ def test_given_values_are_where_learning_starts(data):
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("prior", ["shifted", "lof"])
 @pytest.mark.parametrize("learn", [False, True])
-def test_evidence_never_falls(optimizer, prior, learn):
-    rng = np.random.default_rng(0)
-    data = rng.random((70, 9)) * 2
-    data[rng.random(data.shape) < 0.15] = np.nan
-    for block_size, shuffle in itertools.product((1, 7, 1000), (False, True)):
-        model = MEIBP(
+def test_evidence_never_falls(make, optimizer, prior, learn):
+    data = make_data(70, 9, 5, missing=0.15, noise=0.5, seed=1)
+    for block_size, shuffle in itertools.product((1, 7, 1000, "auto"), (False, True)):
+        model = make(
             8,
             optimizer=optimizer,
             prior=prior,
             learn_hyperparameters=learn,
+            init="random",
             block_size=block_size,
             shuffle=shuffle,
             noise_std=0.3,
@@ -1352,7 +1435,7 @@ def test_evidence_never_falls_on_many_data_sets(seed):
     ):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            model = MEIBP(
+            model = plain(
                 int(rng.integers(1, 12)),
                 optimizer=optimizer,
                 prior=prior,
@@ -1373,7 +1456,7 @@ def test_clear_features_are_found(optimizer, row_start):
     factors = np.kron(np.eye(3), np.ones(4)) * [[1.0], [2.0], [3.0]]
     codes = (rng.random((150, 3)) < 0.5).astype(np.uint8)
     data = np.abs(codes @ factors + rng.normal(0, 0.1, size=(150, 12)))
-    model = MEIBP(
+    model = plain(
         6,
         optimizer=optimizer,
         row_start=row_start,
@@ -1388,18 +1471,18 @@ def test_clear_features_are_found(optimizer, row_start):
 
 def test_shuffle_changes_the_course(holed):
     settings = {"n_components": 6, "noise_std": 0.3, "random_state": 2, "max_iter": 3, "tol": 0}
-    straight = MEIBP(**settings).fit(holed)
-    shuffled = MEIBP(**settings, shuffle=True).fit(holed)
+    straight = plain(**settings).fit(holed)
+    shuffled = plain(**settings, shuffle=True).fit(holed)
     assert straight.evidence_ != shuffled.evidence_
 
 
 def test_block_size_beyond_the_rows_is_one_block(holed):
     settings = {"n_components": 6, "noise_std": 0.3, "random_state": 2}
-    one = MEIBP(**settings, block_size=60).fit(holed)
-    other = MEIBP(**settings, block_size=10**9).fit(holed)
+    one = plain(**settings, block_size=60).fit(holed)
+    other = plain(**settings, block_size=10**9).fit(holed)
     np.testing.assert_array_equal(one.components_, other.components_)
     assert (
-        MEIBP(**settings, block_size=1).fit(holed).history_["evidence"][0]
+        plain(**settings, block_size=1).fit(holed).history_["evidence"][0]
         != (one.history_["evidence"][0])
     )
 
@@ -1409,7 +1492,7 @@ def test_block_size_beyond_the_rows_is_one_block(holed):
 
 def test_pipeline_and_grid_search():
     data = make_data(60, missing=0.1)
-    pipeline = make_pipeline(MinMaxScaler(), MEIBP(noise_std=0.15, random_state=0))
+    pipeline = make_pipeline(MinMaxScaler(), plain(noise_std=0.15, random_state=0))
     codes = pipeline.fit_transform(data)
     assert codes.dtype == np.uint8
     assert pipeline.get_feature_names_out().tolist() == [f"meibp{k}" for k in range(codes.shape[1])]
@@ -1422,10 +1505,11 @@ def test_pipeline_and_grid_search():
 
 
 def test_standardised_data_warns_but_works(data):
-    pipeline = make_pipeline(StandardScaler(), MEIBP(4, random_state=0))
+    pipeline = make_pipeline(StandardScaler(), plain(4, random_state=0))
     with pytest.warns(UserWarning, match="negative"):
         pipeline.fit(data)
     assert pipeline.transform(data).shape[0] == 60
+    make_pipeline(StandardScaler(), MEIBP(4, random_state=0)).fit(data)  # with an intercept, none
 
 
 def test_clone_and_pickle(model, data):
@@ -1445,9 +1529,9 @@ def test_feature_names_out(model):
     assert names.tolist() == [f"meibp{k}" for k in range(model.n_components_)]
 
 
-def test_set_output_pandas(holed):
+def test_set_output_pandas(make, holed):
     frame = pd.DataFrame(holed, columns=list("abcdefgh"), index=np.arange(60) + 100)
-    model = MEIBP(4, noise_std=0.3, random_state=0).set_output(transform="pandas")
+    model = make(4, noise_std=0.3, random_state=0).set_output(transform="pandas")
     fitted = model.fit_transform(frame)
     assert isinstance(fitted, pd.DataFrame)
     assert fitted.index.equals(frame.index)
@@ -1465,9 +1549,9 @@ def test_set_output_pandas(holed):
     pd.testing.assert_frame_equal(model.impute(frame), plain.impute(frame))
 
 
-def test_set_output_polars(holed):
+def test_set_output_polars(make, holed):
     frame = pl.DataFrame(holed, schema=list("abcdefgh"))
-    model = MEIBP(4, noise_std=0.3, random_state=0).set_output(transform="polars")
+    model = make(4, noise_std=0.3, random_state=0).set_output(transform="polars")
     fitted = model.fit_transform(frame)
     assert isinstance(fitted, pl.DataFrame)
     assert fitted.columns == model.get_feature_names_out().tolist()
@@ -1481,9 +1565,9 @@ def test_set_output_without_features(holed, empty_model):
     assert model.set_output(transform="pandas").transform(holed).shape == (60, 0)
 
 
-def test_refitting_forgets_the_first_fit(holed):
+def test_refitting_forgets_the_first_fit(make, holed):
     frame = pd.DataFrame(holed, columns=list("abcdefgh"))
-    model = MEIBP(4, noise_std=0.3, random_state=0).fit(frame)
+    model = make(4, noise_std=0.3, random_state=0).fit(frame)
     other = make_data(30, 5)
     model.fit(other)
     assert not hasattr(model, "feature_names_in_")
@@ -1495,9 +1579,9 @@ def test_refitting_forgets_the_first_fit(holed):
 # A model as a starting point
 
 
-def test_a_model_given_as_init_survives_cloning(data):
-    first = MEIBP(4, max_iter=3, tol=0, random_state=0).fit(data)
-    second = MEIBP(init=first, max_iter=2, tol=0).set_output(transform="pandas")
+def test_a_model_given_as_init_survives_cloning(make, data):
+    first = make(4, max_iter=3, tol=0, random_state=0).fit(data)
+    second = make(init=first, max_iter=2, tol=0).set_output(transform="pandas")
     copy = clone(second)
     assert copy.init is first
     assert copy.get_params() == second.get_params()
@@ -1507,22 +1591,22 @@ def test_a_model_given_as_init_survives_cloning(data):
 
 def test_learning_goes_on_where_the_given_model_stopped(data):
     settings = {"learn_hyperparameters": True, "tol": 0}
-    first = MEIBP(4, max_iter=10, random_state=0, **settings).fit(data)
-    second = MEIBP(init=first, max_iter=0, **settings).fit(data)
+    first = plain(4, max_iter=10, random_state=0, **settings).fit(data)
+    second = plain(init=first, max_iter=0, **settings).fit(data)
     assert second.noise_std_ == pytest.approx(first.noise_std_)
     assert second.factor_std_ == pytest.approx(first.factor_std_)
-    given = MEIBP(init=first, max_iter=0, noise_std=2.0, **settings).fit(data)
+    given = plain(init=first, max_iter=0, noise_std=2.0, **settings).fit(data)
     assert given.noise_std_ == pytest.approx(2.0)
 
 
 def test_no_sample_weight_is_no_sample_weight(data):
-    model = MEIBP(3, max_iter=2, tol=0, random_state=0).fit(data, sample_weight=None)
+    model = plain(3, max_iter=2, tol=0, random_state=0).fit(data, sample_weight=None)
     assert model.n_iter_ == 2
 
 
 @pytest.mark.parametrize("n", [2.5, "a", 0, None])
 def test_sample_wants_a_positive_integer(data, n):
-    model = MEIBP(3, max_iter=2, tol=0, random_state=0).fit(data)
+    model = plain(3, max_iter=2, tol=0, random_state=0).fit(data)
     with pytest.raises(ValueError, match="positive integer"):
         model.sample(n)
 
@@ -1540,9 +1624,9 @@ def test_dates_are_refused():
 
 
 def test_parameters_of_the_starting_model_are_left_alone(data):
-    first = MEIBP(3, max_iter=2, tol=0, random_state=0).fit(data)
+    first = plain(3, max_iter=2, tol=0, random_state=0).fit(data)
     with pytest.raises(ValueError, match="init__noise_std"):
-        MEIBP(init=first).set_params(init__noise_std=3.0)
+        plain(init=first).set_params(init__noise_std=3.0)
     assert first.noise_std is None
 
 
@@ -1551,17 +1635,17 @@ def test_misspelt_arguments_of_fit_are_refused(data):
         MEIBP().fit(data, sampel_weight=None)
 
 
-def test_new_rows_may_be_as_small_as_they_like(data):
-    model = MEIBP(3, max_iter=2, tol=0, random_state=0).fit(data)
+def test_new_rows_may_be_as_small_as_they_like(make, data):
+    model = make(3, max_iter=2, tol=0, random_state=0).fit(data)
     tiny, zero = np.full((1, data.shape[1]), 1e-120), np.zeros((1, data.shape[1]))
     np.testing.assert_array_equal(model.transform(tiny), model.transform(zero))
 
 
-def test_masked_entries_are_missing(data):
+def test_masked_entries_are_missing(make, data):
     mask = np.random.default_rng(0).random(data.shape) < 0.2
     settings = {"max_iter": 3, "tol": 0, "random_state": 0}
-    masked = MEIBP(3, **settings).fit(np.ma.array(data, mask=mask))
-    missing = MEIBP(3, **settings).fit(np.where(mask, np.nan, data))
+    masked = make(3, **settings).fit(np.ma.array(data, mask=mask))
+    missing = make(3, **settings).fit(np.where(mask, np.nan, data))
     np.testing.assert_array_equal(masked.components_, missing.components_)
     with pytest.raises(ValueError, match="dates or times"):
         MEIBP().fit(np.ma.array(np.array([["2020-01-01"]], dtype="M8[D]")))

@@ -14,6 +14,10 @@ from ibp.submodular.exact import prepare, space_for_preparation, space_for_searc
 from ibp.submodular.local_search import local_search
 from ibp.submodular.marginals import rounding_noise, start_marginals, value_from_marginals
 
+# An exact search with fewer nodes is not worth its preparation.
+SMALLEST_BUDGET = 16
+MOST_FATIGUE = 30
+
 
 @kernel
 def form_of_own(missing, noise_precision, mean_by_column, constant_by_column, quadratic, constant):
@@ -62,13 +66,15 @@ def improve_row(
     before,
     space,
 ):
-    """Replace ``chosen`` by a set at least as good, if one is found; return (gain, proven).
+    """Replace ``chosen`` by a set at least as good, if one is found.
 
+    Returns the gain, whether the set is proven optimal, and whether the exact search was in vain:
+    it ran out of its budget without finding anything better than the local search had.
     ``group`` is all -1; ``before`` (K bytes), ``gains`` (2 x K) and ``space`` are work space.
     """
     start_marginals(linear, quadratic, group, chosen, gains[0], group_count[0])
     if certified(needed, chosen, gains[0]):
-        return 0.0, True
+        return 0.0, True, False
     present = value_from_marginals(
         linear, quadratic, chosen, gains[0], group_values, group_count[0]
     )
@@ -79,8 +85,8 @@ def improve_row(
         )
         if value <= present + rounding_noise(linear, quadratic, group, group_values):
             chosen[:] = before
-            return 0.0, False
-        return value - present, False
+            return 0.0, False, False
+        return value - present, False, False
     value, _ = local_search(
         linear,
         quadratic,
@@ -94,14 +100,14 @@ def improve_row(
         group_count,
     )
     if certified(needed, chosen, gains[0]):
-        return value - present, True
-    if optimizer != EXACT or node_budget == 0:
-        return value - present, False
+        return value - present, True, False
+    if optimizer != EXACT or node_budget < SMALLEST_BUDGET:
+        return value - present, False, False
     noise = rounding_noise(linear, quadratic, group, group_values)
-    value, _, proven = sphere_search(
+    found, _, proven = sphere_search(
         linear, group, group_values, prepared, chosen, value, node_budget, noise, space
     )
-    return value - present, proven
+    return found - present, proven, not proven and found <= value
 
 
 @kernel
@@ -123,6 +129,7 @@ def improve_rows(
     thorough,
     uniforms,
     assignments,
+    fatigue,
     gain,
     proven,
     losses,
@@ -131,7 +138,8 @@ def improve_rows(
 
     ``products`` is X E[A]' of the rows. Row i has the quadratic form ``form_of_row[i]``; if that is
     -1, its own, made from form 0 and the positions that it misses, ``missing[missing_start[i]:
-    missing_start[i + 1]]``. ``losses``, unless it is empty, is filled with what each row loses when
+    missing_start[i + 1]]``. ``fatigue`` counts how often the exact search of a row was in vain, one
+    after the other; each time halves its next budget. ``losses``, unless it is empty, is filled with what each row loses when
     a bit flips.
     """
     n_rows, n = products.shape
@@ -170,7 +178,7 @@ def improve_rows(
             prepared = (shift[form], order[form], ordered[form], factor[form], later[form])
         for k in range(n):
             linear[k] = log_odds[k] + noise_precision * (products[i, k] - form_constant[k])
-        gain[i], proven[i] = improve_row(
+        gain[i], proven[i], in_vain = improve_row(
             optimizer,
             linear,
             form_quadratic,
@@ -179,7 +187,7 @@ def improve_rows(
             assignments[i],
             thorough,
             uniforms[i % uniforms.shape[0]],
-            node_budget,
+            node_budget >> fatigue[i],
             group,
             group_values,
             group_count,
@@ -187,6 +195,10 @@ def improve_rows(
             before,
             space,
         )
+        if in_vain:
+            fatigue[i] = min(fatigue[i] + 1, MOST_FATIGUE)
+        elif gain[i] > 0.0 or proven[i]:
+            fatigue[i] = 0
         if losses.shape[0] > 0:
             start_marginals(
                 linear, form_quadratic, group, assignments[i], gains[0], group_count[0]

@@ -85,6 +85,7 @@ class FrozenModel:
                     self.thorough,
                     uniforms,
                     chosen[rows],
+                    np.zeros(n, dtype=np.uint8),
                     np.empty(n),
                     np.empty(n, dtype=bool),
                     losses[rows] if with_losses else losses,

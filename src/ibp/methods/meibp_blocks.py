@@ -46,6 +46,7 @@ class RowSettings(Protocol):
     prior: Prior
     optimizer: str
     row_start: str
+    node_budget: int
 
     def budget(self, state: MEIBPState) -> int:
         """Nodes that the exact search may visit for a row."""
@@ -150,10 +151,11 @@ def improve_block(
     alone: npt.NDArray[np.bool_],
     log_odds: FloatArray,
 ) -> Iterator[Piece]:
-    """Optimise every row of a block by itself, in pieces; nothing of the state changes."""
+    """Optimise every row of a block by itself, in pieces; of the state only fatigue changes."""
     observations, assignments = state.observations, state.assignments
     form_of_row = forms.for_rows(rows)
     budget = settings.budget(state)
+    full = budget == settings.node_budget
     uniforms = settings.uniforms(state, numbers.size)
 
     def improve(part: slice) -> Piece:
@@ -168,6 +170,8 @@ def improve_block(
         new = old.copy()
         n_rows = new.shape[0]
         gain, proven = np.zeros(n_rows), np.zeros(n_rows, dtype=bool)
+        fatigue = state.fatigue[which]
+        fatigue = fatigue.copy() if full else np.zeros_like(fatigue)
         improve_rows(
             products,
             log_odds,
@@ -184,10 +188,13 @@ def improve_block(
             True,
             uniforms[part] if uniforms.shape[0] > 1 else uniforms,
             new,
+            fatigue,
             gain,
             proven,
             np.empty((0, 0)),
         )
+        if full:  # what a small budget did not find says little about a large one
+            state.fatigue[which] = fatigue
         skip = alone[part]
         if skip.any():
             new[skip], gain[skip], proven[skip] = old[skip], 0.0, False

@@ -20,7 +20,10 @@ COLUMNS_AT_ONCE = 256
 
 @dataclass
 class MEIBPState:
-    """All that a sweep needs; factors and statistics are in layout order."""
+    """All that a sweep needs; factors and statistics are in layout order.
+
+    ``fatigue`` counts for each row how often in a row the exact search was in vain.
+    """
 
     observations: Observations
     assignments: npt.NDArray[np.uint8]
@@ -31,6 +34,7 @@ class MEIBPState:
     hyperparameters: Hyperparameters
     rng: np.random.Generator
     patterns: SharedPatterns
+    fatigue: npt.NDArray[np.uint8]
     workers: Workers = field(default_factory=Workers)
     block_size: int = 1
     n_sweeps: int = 0
@@ -57,6 +61,7 @@ class MEIBPState:
             hyperparameters,
             rng,
             SharedPatterns.of(observations),
+            np.zeros(observations.n_samples, dtype=np.uint8),
             workers,
         )
 

@@ -2,8 +2,8 @@
 
 A sample of the rows is enough to find the features and their number. Where the independent
 components of the sample are two-valued, they are the features; where they are not, a few sweeps
-from them compete with a few from a random start. The factors that win are then assigned to all
-rows.
+from them compete with a few from more components and from a random start. The factors that win are
+then assigned to all rows.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from ibp.methods.assign import FrozenModel
 from ibp.methods.meibp_state import MEIBPState
 from ibp.model import Factors, Observations
 from ibp.parallel import Workers
-from ibp.starts.base import StartingPoint
+from ibp.starts.base import Start, StartingPoint
 from ibp.starts.random import RandomStart
-from ibp.starts.spectral import spectral_codes
+from ibp.starts.spectral import SpectralCodes, spectral_codes
 
-SAMPLE_ROWS = 20_000
-# Without a number of features given, look for at most so many.
+# Rows that the start is sought on: enough for independent components of so many features.
+SAMPLE_ROWS, ROWS_PER_FEATURE = 5_000, 100
+# Without a number of features given, start with at most so many.
 MOST_COMPONENTS = 50
-# A component is taken for two-valued if its two modes explain this share of its variance.
+# Components are taken for two-valued if their two modes explain this share of their variance.
 TWO_VALUED = 0.85
 TRIAL_SWEEPS = 5
 SETTLING_UPDATES = 10
@@ -102,61 +103,90 @@ class AutomaticStart:
         should_stop: Callable[[], bool],
     ) -> StartingPoint:
         """A starting point."""
-        rows = sample_rows(observations.n_samples, rng)
+        rows = sample_rows(observations.n_samples, self.n_expected(observations), rng)
         sample = observations if rows is None else observations.take(rows)
-        state = self.best_on(method, sample, rng, workers, should_stop)
+        trial = Trial(method, sample, rng, workers, should_stop)
+        self.compete(trial, min(self.n_expected(observations), sample.n_samples))
         if rows is None:
-            return point_of(state)
-        return extended(method, state, observations, workers)
+            return point_of(trial.best)
+        return extended(method, trial.best, observations, workers)
 
-    def best_on(
+    def compete(self, trial: Trial, most: int) -> None:
+        """Try candidates, the likelier ones first, until one is good enough.
+
+        Two-valued components settle the matter. Else, without a number of features given, the
+        number of eigenvalues above the noise edge competes with the largest we would try, and
+        whatever is best so far competes with a random start.
+        """
+        n_components = most
+        if self.spectral:
+            codes = trial.spectral_codes(self.n_components, most)
+            trial.run(CodesStart(codes.assignments))
+            n_found = codes.assignments.shape[1]
+            if n_found and np.median(codes.separation) > TWO_VALUED:
+                return
+            if self.n_components is None and n_found < most:
+                n_components = max(n_found, 1)
+                more = trial.spectral_codes(most, most)
+                if trial.run(CodesStart(more.assignments)):
+                    n_components = most
+        trial.run(RandomStart(n_components))
+
+
+class Trial:
+    """Short runs on a sample, of which the best by evidence is kept."""
+
+    def __init__(
         self,
         method: Any,
         sample: Observations,
         rng: np.random.Generator,
         workers: Workers,
         should_stop: Callable[[], bool],
-    ) -> MEIBPState:
-        """The best state among the candidates, on the sample."""
-        codes = spectral_codes(
-            sample.values,
-            self.n_components,
-            max_components=MOST_COMPONENTS,
-            rng=rng,
-            workers=workers,
-            should_stop=should_stop,
+    ) -> None:
+        self.method = method
+        self.sample = sample
+        self.rng = rng
+        self.workers = workers
+        self.should_stop = should_stop
+        self.best: MEIBPState | None = None
+        self.evidence = -np.inf
+
+    def spectral_codes(self, n_components: int | None, most: int) -> SpectralCodes:
+        """Two-valued components of the sample."""
+        return spectral_codes(
+            self.sample.values,
+            n_components,
+            max_components=most,
+            rng=self.rng,
+            workers=self.workers,
+            should_stop=self.should_stop,
         )
-        n_components = self.n_components or max(codes.assignments.shape[1], 1)
-        spectral = self.tried(method, CodesStart(codes.assignments), sample, rng, should_stop)
-        sure = codes.separation.size and np.median(codes.separation) > TWO_VALUED
-        if sure or should_stop():
-            return spectral
-        random = self.tried(method, RandomStart(n_components), sample, rng, should_stop)
-        better = method.evidence(random).total > method.evidence(spectral).total
-        return random if better else spectral
 
-    def tried(
-        self,
-        method: Any,
-        start: Any,
-        sample: Observations,
-        rng: np.random.Generator,
-        should_stop: Callable[[], bool],
-    ) -> MEIBPState:
-        """A few sweeps from a start."""
-        trial = replace(method, start=start)
-        state: MEIBPState = trial.init(sample, rng, should_stop)
+    def run(self, start: Start) -> bool:
+        """A few sweeps from a start; whether they led further than any before."""
+        if self.best is not None and self.should_stop():
+            return False
+        method = replace(self.method, start=start)
+        state = method.init(self.sample, self.rng, self.should_stop)
         for _ in range(TRIAL_SWEEPS):
-            if should_stop() or trial.step(state, should_stop).n_changed == 0:
+            if self.should_stop() or method.step(state, self.should_stop).n_changed == 0:
                 break
-        return state
+        evidence = method.evidence(state).total
+        better = self.best is None or evidence > self.evidence
+        if better:
+            self.best, self.evidence = state, evidence
+        return better
 
 
-def sample_rows(n_samples: int, rng: np.random.Generator) -> npt.NDArray[np.int64] | None:
+def sample_rows(
+    n_samples: int, n_components: int, rng: np.random.Generator
+) -> npt.NDArray[np.int64] | None:
     """Some of the rows, or None for all."""
-    if n_samples <= SAMPLE_ROWS:
+    n_rows = max(SAMPLE_ROWS, ROWS_PER_FEATURE * n_components)
+    if n_samples <= n_rows:
         return None
-    return np.sort(rng.choice(n_samples, SAMPLE_ROWS, replace=False)).astype(np.int64)
+    return np.sort(rng.choice(n_samples, n_rows, replace=False)).astype(np.int64)
 
 
 def extended(

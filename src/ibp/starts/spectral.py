@@ -29,15 +29,15 @@ WIDE_RANGE = 1e12
 # Moment matrices up to this order are decomposed exactly, larger ones by subspace iteration.
 EXACT_ORDER = 2000
 OVERSAMPLING = 20
-SUBSPACE_ROUNDS = 12
+SUBSPACE_ROUNDS = 8
 # An eigenvalue is signal if it is above the noise edge by this share of it and by this many units
 # of the largest noise eigenvalue's spread (Tracy-Widom: one in a thousand lies further out).
 EDGE_SLACK = 0.02
 EDGE_SPREADS = 3.27
 # Eigenvalues below this share of the largest are taken for rounding.
 RELATIVE_ROUNDING = 1e-6
-# A subspace has settled when it turns by less than this in a round.
-SUBSPACE_TOLERANCE = 1e-3
+# A subspace has settled when its eigenvalues grow by less than this share in a round.
+SUBSPACE_TOLERANCE = 3e-3
 # Rounds of filling in what is missing: of the scores alone, then of all.
 SCORE_ROUNDS = 4
 FILL_ROUNDS = 20
@@ -219,7 +219,7 @@ class _DenseMatrix:
 
     def times(self, right: FloatArray) -> AnyFloatArray:
         """The matrix times (D, k)."""
-        right = right.astype(self.values.dtype)
+        right = right.astype(self.values.dtype, copy=False)
         return np.concatenate(list(self.workers.map(lambda r: self.block(r) @ right, self.rows)))
 
     def transposed_times(
@@ -326,8 +326,15 @@ class _SparseMatrix:
 
     def transposed_times(self, left: AnyFloatArray) -> FloatArray:
         """The transpose times (n, k)."""
-        pieces = list(self.workers.map(lambda columns: columns @ left, self.column_pieces))
-        return np.concatenate(pieces) - np.outer(self.mean, left.sum(axis=0))
+        sums = left.sum(axis=0)
+
+        def piece(part: slice, columns: scipy.sparse.csr_array) -> FloatArray:
+            product = columns @ left
+            product -= np.outer(self.mean[part], sums)
+            return product
+
+        pieces = zip(ranges(self.n_columns, CHUNK), self.column_pieces, strict=True)
+        return np.concatenate(list(self.workers.map(lambda pair: piece(*pair), pieces)))
 
     def with_shuffled_columns(self, rng: np.random.Generator) -> _SparseMatrix:
         """The same columns, but independent: every one turned round by a number of its own."""
@@ -373,7 +380,7 @@ def _exact_directions(
         noise = _noise_below(matrix, eigenvalues, edge)
     vectors = _leading_vectors(moments, _how_many(n_components, bound, noise))
     if not matrix.is_tall:
-        vectors = np.linalg.qr(matrix.transposed_times(vectors))[0]
+        vectors = _orthonormal(matrix.transposed_times(vectors))[0]
     return vectors, noise
 
 
@@ -413,16 +420,31 @@ def _iterated_subspace(
 ) -> tuple[FloatArray, FloatArray]:
     """Directions, strongest first, and eigenvalues, by subspace iteration from a random start."""
     width = min(n_leading + OVERSAMPLING, matrix.n_rows, matrix.n_columns)
-    directions = np.linalg.qr(rng.standard_normal((matrix.n_columns, width)))[0]
+    # The basis is of the shorter side, where it is cheaper to keep orthogonal.
+    by_columns = matrix.n_columns <= matrix.n_rows
+    shorter = matrix.n_columns if by_columns else matrix.n_rows
+    basis = _orthonormal(rng.standard_normal((shorter, width)))[0]
     eigenvalues = np.zeros(width)
     for _ in range(SUBSPACE_ROUNDS):
+        if by_columns:
+            product = matrix.transposed_times(matrix.times(basis))
+        else:
+            product = matrix.times(matrix.transposed_times(basis)).astype(np.float64, copy=False)
         before = eigenvalues
-        directions, triangle = np.linalg.qr(matrix.transposed_times(matrix.times(directions)))
-        rotation, eigenvalues, _ = np.linalg.svd(triangle / matrix.n_rows)
+        basis, lengths = _orthonormal(product)
+        eigenvalues = lengths / matrix.n_rows
         change = np.abs(eigenvalues - before)[:n_leading].sum()
         if change <= SUBSPACE_TOLERANCE * eigenvalues[:n_leading].sum() or should_stop():
             break
-    return directions @ rotation, eigenvalues
+    return (basis if by_columns else _orthonormal(matrix.transposed_times(basis))[0]), eigenvalues
+
+
+def _orthonormal(columns: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Left singular vectors and singular values, by way of the small matrix of products."""
+    squares, rotation = np.linalg.eigh(columns.T @ columns)
+    lengths = np.sqrt(np.maximum(squares[::-1], 0.0))
+    floor = max(RELATIVE_ROUNDING * lengths.max(initial=0.0), np.finfo(np.float64).tiny)
+    return columns @ (rotation[:, ::-1] / np.maximum(lengths, floor)), lengths
 
 
 def _noise_level(matrix: _DenseMatrix, eigenvalues: FloatArray) -> float:
