@@ -297,14 +297,13 @@ def model_score(model: MEIBP, complete: Any, seen: Any, noise_std: float | None 
 # ---------------------------------------------------------------- features recovered
 
 
-def recovery(
-    true: npt.NDArray[np.uint8], found: npt.NDArray[np.uint8]
-) -> dict[str, int | float | list[float]]:
+def recovery(true: npt.NDArray[np.uint8], found: npt.NDArray[np.uint8]) -> dict[str, int | float]:
     """How many true features were found, and in how many rows all bits are right.
 
     A feature is recovered exactly if a column of ``found`` equals it, nearly if one agrees in
-    99.9% of the rows. For the rows each true feature is matched with one column; a feature without
-    a match counts as never found, a column without one as wrong where it is on.
+    99.9% of the rows; the worst agreement is that of the feature found least well. For the rows
+    each true feature is matched with one column; a feature without a match counts as never found,
+    a column without one as wrong where it is on.
     """
     n, k = true.shape
     both = np.zeros((k, found.shape[1]))
@@ -327,6 +326,7 @@ def recovery(
     return {
         "recovered_exactly": int((best == 0).sum()),
         "recovered_nearly": int((best <= (1.0 - NEARLY) * n).sum()),
+        "worst_agreement": float(1.0 - best.max(initial=0.0) / n),
         "rows_right": 1.0 - wrong_rows / n,
         "wrong_bits": wrong_bits,
     }
@@ -391,11 +391,14 @@ def duplicate(state: Any) -> Any:
     return copy.deepcopy(state, shared)
 
 
-def time_sweep(method: MEIBPMethod, state: Any, repetitions: int) -> dict[str, float]:
+def time_sweep(
+    method: MEIBPMethod, state: Any, repetitions: int, n_jobs: int | None = None
+) -> dict[str, Any]:
     """The shortest of several times the same sweep; the state stays as it is."""
     times = []
     for _ in range(repetitions):
         work = duplicate(state)
+        work.workers = state.workers if n_jobs is None else Workers(n_jobs)
         with single_threaded_blas():
             seconds, report = seconds_of(lambda work=work: method.step(work, never))
         times.append(seconds)

@@ -4,7 +4,8 @@
 
 N = 1e5, D = 1e3, K = 50 in float32, shifted to a zero minimum, a fifth of the dimensions of the
 last half held out. `fit`, the start included, is timed against the two products X E[A]' and Z'X and
-against 12 iterations of scikit-learn's NMF on the complete data. The oracle scores the held-out
+against 12 iterations of scikit-learn's NMF on the complete data; the start's seconds are those to
+the end of the first sweep. The oracle scores the held-out
 entries with the true Z, A, offset and noise. A second series starts at random; the best of it by
 evidence is marked.
 """
@@ -22,14 +23,13 @@ from ibp import MEIBP
 NMF_ITERATIONS = 12
 
 
-def figures(model: MEIBP, seconds: float, data: common.PaperSet, floor: float) -> dict[str, Any]:
+def figures(model: MEIBP, data: common.PaperSet) -> dict[str, Any]:
     """What is to be known of a fit."""
     fitted = (model.assignments_, model.components_, model.intercept_)
     truth = (data.assignments, data.factors, data.offset)
     score, oracle = common.model_score(model, data.complete, data.seen), data.oracle(1.0)
     return {
-        "seconds": seconds,
-        "floors": seconds / floor,
+        "start_seconds": model.history_["seconds"][0],
         "sweeps": model.n_iter_,
         "n_components": model.n_components_,
         **common.recovery(data.assignments, model.assignments_),
@@ -46,13 +46,14 @@ def figures(model: MEIBP, seconds: float, data: common.PaperSet, floor: float) -
 def main() -> None:
     parser = common.parser("large", __doc__)
     parser.add_argument("--seed", type=int, default=0, help="of data and starts")
+    parser.add_argument("--repetitions", type=int, default=3, help="of the fits with the defaults")
     parser.add_argument("--random-starts", type=int, default=5)
     arguments = parser.parse_args()
     n, d, k = (4000, 200, 10) if arguments.quick else (100_000, 1000, 50)
     seed = arguments.seed
     compilation = common.first_call(np.float32)
     data = common.paper_set(n, d, k, seed=seed, dtype=np.float32)
-    floor = common.two_product_floor(data.complete, k)
+    measured = [common.two_product_floor(data.complete, k)]
     peer = NMF(k, init="random", tol=0, max_iter=NMF_ITERATIONS, random_state=seed)
     peer_seconds = common.quietly(lambda: common.seconds_of(lambda: peer.fit(data.complete))[0])
 
@@ -63,11 +64,18 @@ def main() -> None:
     ]
     rows = []
     for name, settings in runs:
-        model = MEIBP(**({"random_state": seed} | settings))
-        seconds = common.timed_fit(model, data.seen)
-        rows.append({"fit": name, **figures(model, seconds, data, floor["floor"])})
-        rows[-1]["of_nmf"] = seconds / peer_seconds
-        print(f"{name}: {seconds:.1f} s", flush=True)
+        times = []
+        for _ in range(1 if "init" in settings else arguments.repetitions):
+            model = MEIBP(**({"random_state": seed} | settings))
+            times.append(common.timed_fit(model, data.seen))
+            measured.append(common.two_product_floor(data.complete, k))
+        rows.append({"fit": name, "seconds": min(times), **figures(model, data)})
+        print(f"{name}: {min(times):.1f} s", flush=True)
+    # Others may be at work on the machine: the best of what was measured all along.
+    floor = {part: min(one[part] for one in measured) for part in measured[0]}
+    for row in rows:
+        row["floors"] = row["seconds"] / floor["floor"]
+        row["of_nmf"] = row["seconds"] / peer_seconds
     random = [row for row in rows if row["fit"].startswith("random")]
     if random:
         max(random, key=lambda row: row["evidence"])["best"] = "best"
@@ -82,6 +90,7 @@ def main() -> None:
             "seconds": ".2f",
             "floors": ".1f",
             "of_nmf": ".2f",
+            "start_seconds": ".2f",
             "sweeps": "d",
             "n_components": "d",
             "recovered_exactly": "d",

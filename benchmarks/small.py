@@ -109,6 +109,7 @@ def main() -> None:
             "n_components": "d",
             "recovered_exactly": "d",
             "recovered_nearly": "d",
+            "worst_agreement": ".3f",
             "rows_right": ".3f",
             "evidence": ".1f",
             "sweeps": "d",

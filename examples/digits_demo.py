@@ -20,6 +20,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from ibp import MEIBP
+from ibp.compiled import compilation_reported
 from ibp.loop import Progress
 
 IMAGE_SHAPE = (8, 8)
@@ -35,6 +36,11 @@ def print_sweep(progress: Progress) -> None:
         f"{progress.n_changed:>8} {progress.evidence:>12.0f}",
         flush=True,
     )
+
+
+def print_compilation(name: str) -> None:
+    """Say what a first run on a machine is waiting for."""
+    print(f"First run on this machine: compiling {name} (kept for the next time) ...", flush=True)
 
 
 def draw(model: MEIBP, X: np.ndarray, Z: np.ndarray, path: Path) -> None:
@@ -84,18 +90,9 @@ def main() -> None:
 
     X = load_digits().data
     print(f"Looking for binary features in {X.shape[0]} images of {X.shape[1]} pixels.")
-    print("The first run on a machine compiles the inner loops, which takes about half a minute;")
-    print("they are kept for the next time.\n", flush=True)
-    model = MEIBP(
-        n_components=40,
-        learn_hyperparameters=True,
-        optimizer="exact",
-        node_budget=1000,
-        callbacks=print_sweep,
-        random_state=0,
-    )
+    model = MEIBP(callbacks=print_sweep, random_state=0)
     started = time.perf_counter()
-    with warnings.catch_warnings():
+    with compilation_reported(print_compilation), warnings.catch_warnings():
         # Border pixels hardly vary, but all pixels share one unit: the advice does not apply.
         warnings.filterwarnings("ignore", message="The variances of X's columns")
         Z = model.fit_transform(X)

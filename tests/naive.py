@@ -55,8 +55,26 @@ def log_prior(Z, alpha, prior):
     return total
 
 
-def evidence(X, Z, mean, second_moment, entropies, *, noise_std, factor_std, alpha, prior):
-    """The bound for known hyperparameters, entry by entry. Factor arrays are K x D."""
+def evidence(
+    X,
+    Z,
+    mean,
+    second_moment,
+    entropies,
+    *,
+    noise_std,
+    factor_std,
+    alpha,
+    prior,
+    offset=None,
+    offset_variance=None,
+):
+    """The bound for known hyperparameters, entry by entry. Factor arrays are K x D.
+
+    ``offset`` and ``offset_variance`` are the D means and variances of q(b), if there is one.
+    """
+    if offset is None:
+        offset = offset_variance = np.zeros(X.shape[1])
     active = [k for k in range(Z.shape[1]) if Z[:, k].any()]
     likelihood = 0.0
     for n, d in itertools.product(range(X.shape[0]), range(X.shape[1])):
@@ -65,7 +83,7 @@ def evidence(X, Z, mean, second_moment, entropies, *, noise_std, factor_std, alp
         on = [k for k in active if Z[n, k]]
         expected = sum(mean[k, d] for k in on)
         variance = sum(second_moment[k, d] - mean[k, d] ** 2 for k in on)
-        error = (X[n, d] - expected) ** 2 + variance
+        error = (X[n, d] - offset[d] - expected) ** 2 + variance + offset_variance[d]
         likelihood += -0.5 * math.log(2 * math.pi * noise_std**2) - error / (2 * noise_std**2)
     factor_prior = sum(
         0.5 * math.log(2 / (math.pi * factor_std**2)) - second_moment[k, d] / (2 * factor_std**2)
@@ -74,6 +92,17 @@ def evidence(X, Z, mean, second_moment, entropies, *, noise_std, factor_std, alp
     )
     factor_entropy = sum(entropies[k, d] for k in active for d in range(X.shape[1]))
     return likelihood, log_prior(Z, alpha, prior), factor_prior, factor_entropy
+
+
+def gaussian_divergence(mean, std, prior_mean, prior_std):
+    """KL of one Gaussian from another by numerical integration."""
+
+    def weighted_log_ratio(b):
+        own = -0.5 * ((b - mean) / std) ** 2 - math.log(std)
+        other = -0.5 * ((b - prior_mean) / prior_std) ** 2 - math.log(prior_std)
+        return math.exp(own) / math.sqrt(2 * math.pi) * (own - other)
+
+    return integrate.quad(weighted_log_ratio, mean - 12 * std, mean + 12 * std, limit=200)[0]
 
 
 def binary_matrices(n_rows, n_columns):

@@ -1208,11 +1208,18 @@ def test_constant_data(value, missing):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="No feature survived")
         plain(3, noise_std=0.1, factor_std=1.0, random_state=0).fit(data)
-        fixed = {"learn_hyperparameters": False, "noise_std": 0.1, "factor_std": 1.0}
-        model = MEIBP(3, **fixed, random_state=0).fit(data)
-        np.testing.assert_allclose(expected_data(model, model.assignments_), value, atol=1e-2)
     with pytest.raises(ValueError, match=r"constant.*hyperprior"):
         plain(3, noise_std=0.1, factor_std=1.0, learn_hyperparameters=True).fit(data)
+
+
+@pytest.mark.parametrize("init", ["spectral", "random"])
+@pytest.mark.parametrize("value", [0.0, 1 / 3])
+def test_constant_data_with_an_intercept(value, init):
+    fixed = {"learn_hyperparameters": False, "noise_std": 0.1, "factor_std": 1.0}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="No feature survived")
+        model = MEIBP(3, **fixed, init=init, random_state=0).fit(np.full((50, 7), value))
+    np.testing.assert_allclose(expected_data(model, model.assignments_), value, atol=1e-2)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ibp import MEIBP
+from ibp.datasets import make_block_images
+
 pytestmark = pytest.mark.filterwarnings("ignore:X has negative entries")
 
 
@@ -49,3 +52,21 @@ def test_our_way_finds_four_more_often(experiment):
     found = counts(experiment, 100, "current")
     assert found[4] >= 65
     assert found[4] + found[3] >= 95
+
+
+def found_by_default(levels):
+    return Counter(
+        MEIBP(random_state=i)
+        .fit(make_block_images(noise_std=noise_std, random_state=[0, i]).data)
+        .n_components_
+        for i, noise_std in enumerate(np.linspace(0.1, 1.0, levels))
+    )
+
+
+def test_always_four_with_the_defaults():
+    assert found_by_default(15) == {4: 15}
+
+
+@pytest.mark.long
+def test_always_four_with_the_defaults_at_all_levels():
+    assert found_by_default(100) == {4: 100}

@@ -16,6 +16,7 @@ from ibp import MEIBP, stopping
 from ibp.loop import Progress, Stopwatch, deferred_interrupt, run
 from ibp.methods.base import StepReport
 from ibp.model import Observations
+from problems import plain
 
 
 @pytest.fixture
@@ -26,6 +27,11 @@ def python_interrupts():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(params=[plain, MEIBP], ids=["plain", "default"])
+def make(request):
+    return request.param
 
 
 @pytest.fixture
@@ -45,7 +51,7 @@ class ScriptedMethod:
         self.initial = initial
         self.n_inits = 0
 
-    def init(self, observations, rng):
+    def init(self, observations, rng, should_stop):
         self.n_inits += 1
         return {"restart": self.n_inits, "step": 0}
 
@@ -57,8 +63,8 @@ class ScriptedMethod:
         state["step"] += 1
         return report
 
-    def report(self, state, n_changed):
-        return StepReport(self.initial, 1, n_changed, -1.0)
+    def report(self, state):
+        return StepReport(self.initial, 1, 0, -1.0)
 
 
 def sweep(evidence, *, n_changed=1, likelihood=-1.0, n_components=2):
@@ -161,6 +167,7 @@ def test_history_holds_one_entry_per_sweep():
         "n_components",
         "n_changed",
         "train_log_likelihood",
+        "proven",
         "seconds",
     ]
     assert history["evidence"].tolist() == [r.evidence for r in reports]
@@ -344,27 +351,27 @@ def test_deferred_interrupt_restores_the_handler_after_an_error(python_interrupt
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_fits_outside_the_main_thread(python_interrupts, data):
+def test_fits_outside_the_main_thread(python_interrupts, data, make):
     models = []
     thread = threading.Thread(
-        target=lambda: models.append(MEIBP(4, random_state=0, max_iter=3, tol=0).fit(data))
+        target=lambda: models.append(make(4, random_state=0, max_iter=3, tol=0).fit(data))
     )
     thread.start()
     thread.join()
-    here = MEIBP(4, random_state=0, max_iter=3, tol=0).fit(data)
+    here = make(4, random_state=0, max_iter=3, tol=0).fit(data)
     np.testing.assert_array_equal(models[0].components_, here.components_)
 
 
 def test_interrupt_by_signal_during_a_long_fit(python_interrupts):
     data = np.random.default_rng(0).random((4000, 200))
     settings = {"n_components": 20, "tol": 0, "noise_std": 0.1, "random_state": 0}
-    MEIBP(**settings, max_iter=1).fit(data[:30])  # compiled from here on
+    plain(**settings, max_iter=1).fit(data[:30])  # compiled from here on
     timer = threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT))
     started = time.perf_counter()
     timer.start()
     try:
         with pytest.warns(UserWarning, match="Interrupted"):
-            model = MEIBP(**settings, max_iter=10_000).fit(data)
+            model = plain(**settings, max_iter=10_000).fit(data)
     finally:
         timer.join()
     assert time.perf_counter() - started < 20.0
@@ -381,17 +388,17 @@ def test_interrupt_by_signal_during_a_long_fit(python_interrupts):
 # The estimator's use of the loop
 
 
-def test_keyboard_interrupt_in_a_callback(python_interrupts, data):
+def test_keyboard_interrupt_in_a_callback(python_interrupts, data, make):
     def interrupt(progress):
         if progress.iteration == 2:
             raise KeyboardInterrupt
 
     with pytest.warns(UserWarning, match="Interrupted.*2 sweeps"):
-        model = MEIBP(4, callbacks=interrupt, random_state=0, tol=0).fit(data)
+        model = make(4, init="random", callbacks=interrupt, random_state=0, tol=0).fit(data)
     assert model.n_iter_ == 2
     assert not model.converged_
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    reference = MEIBP(4, random_state=0, tol=0, max_iter=2).fit(data)
+    reference = make(4, init="random", random_state=0, tol=0, max_iter=2).fit(data)
     np.testing.assert_array_equal(model.components_, reference.components_)
     np.testing.assert_array_equal(model.transform(data), reference.transform(data))
 
@@ -402,14 +409,14 @@ def test_callback_error_passes_through(python_interrupts, data):
 
     blas_before = [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info()]
     with pytest.raises(RuntimeError, match="callback failed"):
-        MEIBP(4, callbacks=[fail], random_state=0).fit(data)
+        plain(4, callbacks=[fail], random_state=0).fit(data)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info()] == blas_before
 
 
 def test_callbacks_are_told_what_the_history_holds(data):
     seen = []
-    model = MEIBP(4, callbacks=(seen.append,), random_state=0, max_iter=3, tol=0).fit(data)
+    model = plain(4, callbacks=(seen.append,), random_state=0, max_iter=3, tol=0).fit(data)
     assert [p.iteration for p in seen] == list(range(1, model.n_iter_ + 1))
     for name, values in model.history_.items():
         assert [getattr(p, name) for p in seen] == values.tolist()
@@ -418,21 +425,21 @@ def test_callbacks_are_told_what_the_history_holds(data):
 
 
 def test_callback_returning_true_ends_the_fit_without_a_warning(data):
-    model = MEIBP(4, callbacks=lambda p: p.iteration == 2, random_state=0, tol=0).fit(data)
+    model = plain(4, callbacks=lambda p: p.iteration == 2, random_state=0, tol=0).fit(data)
     assert model.n_iter_ == 2
     assert not model.converged_
 
 
-def test_callbacks_do_not_change_the_fit(data):
+def test_callbacks_do_not_change_the_fit(data, make):
     seen = []
-    with_callback = MEIBP(4, callbacks=seen.append, random_state=0).fit(data)
-    without = MEIBP(4, random_state=0).fit(data)
+    with_callback = make(4, callbacks=seen.append, random_state=0).fit(data)
+    without = make(4, random_state=0).fit(data)
     np.testing.assert_array_equal(with_callback.components_, without.components_)
     np.testing.assert_array_equal(with_callback.history_["evidence"], without.history_["evidence"])
 
 
-def test_time_limit_zero_gives_the_start(data):
-    model = MEIBP(4, time_limit=0, random_state=0).fit(data)
+def test_time_limit_zero_gives_the_start(data, make):
+    model = make(4, time_limit=0, random_state=0).fit(data)
     assert model.n_iter_ == 0
     assert not model.converged_
     assert all(values.shape == (0,) for values in model.history_.values())
@@ -444,9 +451,9 @@ def test_time_limit_zero_gives_the_start(data):
 def test_tiny_time_limit_ends_a_long_fit_soon():
     data = np.random.default_rng(0).random((4000, 200))
     settings = {"n_components": 20, "noise_std": 0.1, "random_state": 0, "tol": 0}
-    MEIBP(**settings, max_iter=1).fit(data[:30])
+    plain(**settings, max_iter=1).fit(data[:30])
     started = time.perf_counter()
-    model = MEIBP(**settings, time_limit=0.2, max_iter=10_000).fit(data)
+    model = plain(**settings, time_limit=0.2, max_iter=10_000).fit(data)
     assert time.perf_counter() - started < 10.0
     assert not model.converged_
     assert model.n_iter_ >= 1
@@ -457,8 +464,8 @@ def test_tiny_time_limit_ends_a_long_fit_soon():
 
 def test_max_iter_zero(data):
     with pytest.warns(ConvergenceWarning, match="max_iter"):
-        warned = MEIBP(4, max_iter=0, random_state=0).fit(data)
-    silent = MEIBP(4, max_iter=0, tol=0, random_state=0).fit(data)
+        warned = plain(4, max_iter=0, random_state=0).fit(data)
+    silent = plain(4, max_iter=0, tol=0, random_state=0).fit(data)
     assert warned.n_iter_ == silent.n_iter_ == 0
     assert not warned.converged_
     assert warned.evidence_ == pytest.approx(sum(warned.evidence_parts_.values()))
@@ -469,21 +476,21 @@ def test_max_iter_zero(data):
 def test_no_convergence_warning_when_tol_is_zero(data):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        MEIBP(4, max_iter=1, tol=0, random_state=0).fit(data)
+        plain(4, max_iter=1, tol=0, random_state=0).fit(data)
 
 
 def test_verbose_prints_a_line_per_sweep(capsys, data):
-    model = MEIBP(4, verbose=1, n_init=2, random_state=0, max_iter=3, tol=0).fit(data)
+    model = plain(4, verbose=1, n_init=2, random_state=0, max_iter=3, tol=0).fit(data)
     lines = capsys.readouterr().out.splitlines()
     assert 2 <= len(lines) <= 6
     assert len(lines) >= model.n_iter_
     assert all("evidence" in line and "features" in line for line in lines)
     assert any(f"{model.evidence_:.2f}" in line for line in lines)
-    MEIBP(4, random_state=0, max_iter=3, tol=0).fit(data)
+    plain(4, random_state=0, max_iter=3, tol=0).fit(data)
     assert capsys.readouterr().out == ""
 
 
 def test_verbose_goes_with_callbacks(capsys, data):
     seen = []
-    model = MEIBP(4, verbose=1, callbacks=seen.append, random_state=0, max_iter=2, tol=0).fit(data)
+    model = plain(4, verbose=1, callbacks=seen.append, random_state=0, max_iter=2, tol=0).fit(data)
     assert len(capsys.readouterr().out.splitlines()) == len(seen) == model.n_iter_

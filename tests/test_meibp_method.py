@@ -265,10 +265,10 @@ def test_a_useless_feature_is_removed():
     assert method.evidence(state).total > before
 
 
-@given(seed=seeds, missing=missing_kinds)
-@settings(max_examples=40)
-def test_factor_kernels_agree_with_the_model(seed, missing):
-    _, state = make(seed, missing)
+@given(seed=seeds, missing=missing_kinds, intercept=st.booleans())
+@settings(max_examples=60)
+def test_factor_kernels_agree_with_the_model(seed, missing, intercept):
+    _, state = make(seed, missing, intercept=intercept)
     rng = np.random.default_rng(seed)
     reference = deepcopy(state.factors)
     noise_precision = state.hyperparameters.noise_precision.mean

@@ -14,8 +14,16 @@ from sklearn.base import clone
 import ibp
 from ibp import MEIBP
 from ibp.persistence import ModelFileError
+from problems import plain
 
-ARRAYS = ("components_", "components_std_", "factor_location_", "factor_scale_", "feature_counts_")
+ARRAYS = (
+    "components_",
+    "components_std_",
+    "factor_location_",
+    "factor_scale_",
+    "feature_counts_",
+    "intercept_",
+)
 SCALARS = (
     "n_components_",
     "n_features_in_",
@@ -200,7 +208,7 @@ def test_loaded_model_as_init(tmp_path):
 def test_model_without_features(tmp_path, assignments):
     data = make_data()
     with pytest.warns(UserWarning, match="No feature survived"):
-        fitted = MEIBP(4, noise_std=100.0, random_state=0).fit(data)
+        fitted = plain(4, noise_std=100.0, random_state=0).fit(data)
     assert fitted.n_components_ == 0
     fitted.save(tmp_path / "model", assignments=assignments)
     loaded = ibp.load(tmp_path / "model")
@@ -210,6 +218,16 @@ def test_model_without_features(tmp_path, assignments):
     assert loaded.transform(data).shape == (45, 0)
     assert loaded.score(data) == fitted.score(data)
     np.testing.assert_array_equal(loaded.impute(data), np.nan_to_num(data))
+
+
+def test_model_with_nothing_but_an_intercept(tmp_path):
+    data = np.random.default_rng(0).normal(3.0, 1.0, size=(45, 5))
+    with pytest.warns(UserWarning, match="No feature survived"):
+        fitted = MEIBP(random_state=0).fit(data)
+    fitted.save(tmp_path / "model")
+    loaded = ibp.load(tmp_path / "model")
+    assert difference(fitted, loaded) is None
+    np.testing.assert_allclose(loaded.inverse_transform(np.ones((1, 0)))[0], 3.0, atol=0.6)
 
 
 def test_model_without_sweeps(tmp_path):
@@ -264,7 +282,7 @@ def test_other_parameters_fall_back_to_their_defaults(tmp_path):
     ).fit(data)
     fitted.save(tmp_path / "model")
     loaded = ibp.load(tmp_path / "model")
-    assert loaded.init == "random"
+    assert loaded.init == "spectral"
     assert loaded.callbacks is None
     assert loaded.random_state is None
     assert loaded.noise_std == 0.3
@@ -303,7 +321,7 @@ def test_file_is_a_plain_archive(model, saved, tmp_path):
     assert packed.shape == (45, 1)
     header = json.loads(arrays["header"].tobytes().decode("utf-8"))
     assert header["format"] == "ibp-model"
-    assert header["version"] == 1
+    assert header["version"] == 2
     assert header["class"] == "MEIBP"
 
 
@@ -541,16 +559,41 @@ def test_overwritten_stretches(model, saved, tmp_path):
 # Files of other versions, and tampered ones
 
 
-@pytest.mark.parametrize("version", [2, 99])
+@pytest.mark.parametrize("version", [3, 99])
 def test_newer_version(saved, tmp_path, version):
     path = rewrite(saved, tmp_path, change_header=lambda h: h.update(version=version))
     with pytest.raises(ModelFileError, match=rf"newer version.*{version}.*Upgrade"):
         ibp.load(path)
 
 
+def test_the_first_version_had_no_intercept(saved, tmp_path):
+    def change_header(header):
+        header["version"] = 1
+        header["evidence_parts"].pop("intercept")
+        header["history"].remove("proven")
+        for name in ("fit_intercept", "block_size", "n_jobs"):
+            del header["parameters"][name]
+
+    def change_arrays(arrays):
+        del arrays["intercept_"], arrays["history_proven"]
+
+    path = rewrite(saved, tmp_path, change_header=change_header, change_arrays=change_arrays)
+    loaded = ibp.load(path)
+    assert loaded.intercept_.tolist() == [0.0] * 5
+    assert loaded.intercept_.dtype == np.float64
+    assert "intercept" not in loaded.evidence_parts_
+    codes = loaded.transform(make_data())
+    np.testing.assert_allclose(loaded.inverse_transform(codes), codes @ loaded.components_)
+    loaded.save(tmp_path / "again")
+    assert difference(loaded, ibp.load(tmp_path / "again")) is None
+    # What a file does not name has its default, but a model without an intercept was not fitted
+    # with one.
+    assert loaded.fit_intercept is False
+
+
 def test_newer_version_may_have_another_layout(saved, tmp_path):
     def change(header):
-        header["version"] = 2
+        header["version"] = 3
         del header["scalars"], header["history"]
 
     with pytest.raises(ModelFileError, match=r"newer version"):

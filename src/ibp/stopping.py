@@ -14,7 +14,9 @@ import numpy as np
 from ibp.model import Observations
 
 BLOCK = 5
-AT_REST = 1e-9
+# With Z at rest only the factors still move: then the bound itself decides, at this part of tol,
+# and at the least at this change.
+REST_OF_TOL, LEAST_CHANGE = 0.1, 1e-9
 
 
 def relative_change(new: float, old: float) -> float:
@@ -36,14 +38,15 @@ def blocks_agree(train_log_likelihood: Sequence[float], tol: float) -> bool:
     return relative_change(new, old) < tol
 
 
-def at_rest(n_changed: Sequence[int], evidence: Sequence[float]) -> bool:
-    """Whether the last sweep changed no bit, and the bound by less than 1e-9 relative.
+def at_rest(n_changed: Sequence[int], evidence: Sequence[float], tol: float) -> bool:
+    """Whether the last sweep changed no bit, and the bound by less than a tenth of tol relative.
 
     ``evidence`` begins with that of the initial state.
     """
     if not n_changed or n_changed[-1]:
         return False
-    return relative_change(evidence[-1], evidence[-2]) < AT_REST
+    change = relative_change(evidence[-1], evidence[-2])
+    return change < max(REST_OF_TOL * tol, LEAST_CHANGE)
 
 
 def log_unit(observations: Observations) -> float:
@@ -62,5 +65,5 @@ def converged(
     """Whether either rule says so; ``evidence`` begins with that of the initial state."""
     unit = log_unit(observations)
     return at_rest(
-        n_changed, [value + observations.n_observed * unit for value in evidence[-2:]]
+        n_changed, [value + observations.n_observed * unit for value in evidence[-2:]], tol
     ) or blocks_agree([value + unit for value in train_log_likelihood], tol)

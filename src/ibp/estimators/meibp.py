@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from copy import copy
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
@@ -96,7 +97,7 @@ default="exact"
         Whether each sweep visits the rows in a new random order.
     max_iter : int, default=200
         Most sweeps.
-    tol : float, default=1e-4
+    tol : float, default=1e-3
         The fit ends when the mean training log-likelihood of five sweeps differs from that of the
         five before by less than this fraction; 0 switches the rule off. It also ends when a sweep
         changes nothing.
@@ -112,7 +113,7 @@ default="exact"
     n_jobs : int, default=-1
         Threads; -1 for all cores. Results do not depend on it.
     verbose : int, default=0
-        1 prints a line per sweep.
+        1 prints a line per sweep, and what is being compiled on a machine's first fit.
 
     Attributes
     ----------
@@ -216,7 +217,7 @@ default="exact"
         block_size: int | Literal["auto"] = "auto",
         shuffle: bool = False,
         max_iter: int = 200,
-        tol: float = 1e-4,
+        tol: float = 1e-3,
         n_init: int = 1,
         time_limit: float | None = None,
         callbacks: Any = None,
@@ -275,6 +276,7 @@ default="exact"
             "row_start": "empty",
             "init": "random",
             "block_size": 1,
+            "tol": 1e-4,
         }
         return cls(n_components, **(settings | changes))
 
@@ -400,7 +402,8 @@ default="exact"
 
     def _run(self, observations: Observations) -> None:
         """Put method and loop together, and keep what they found."""
-        from ibp.loop import run  # compiled code: loaded when it is needed
+        from ibp.compiled import compilation_reported  # compiled code: loaded when it is needed
+        from ibp.loop import run
         from ibp.methods.meibp import MEIBPMethod
 
         scale = observations.summary.std
@@ -417,15 +420,16 @@ default="exact"
             node_budget=int(self.node_budget),
             n_jobs=effective_n_jobs(self.n_jobs),
         )
-        result = run(
-            method,
-            observations,
-            spawn_generators(self.random_state, self.n_init),
-            max_iter=self.max_iter,
-            tol=self.tol,
-            time_limit=self.time_limit,
-            callbacks=self._callbacks(),
-        )
+        with compilation_reported(_print_compilation) if self.verbose else nullcontext():
+            result = run(
+                method,
+                observations,
+                spawn_generators(self.random_state, self.n_init),
+                max_iter=self.max_iter,
+                tol=self.tol,
+                time_limit=self.time_limit,
+                callbacks=self._callbacks(),
+            )
         self._keep(method, result)
         self._warn_about_fit(result)
 
@@ -617,6 +621,10 @@ default="exact"
             if intercept.shape != shape[1:] or not np.isfinite(intercept).all():
                 raise ValueError(f"init['intercept'] must be {shape[1]} finite numbers.")
         return GivenStart(assignments.astype(np.uint8), location, scale, intercept)
+
+
+def _print_compilation(name: str) -> None:
+    print(f"compiling {name}, once on this machine ...", flush=True)
 
 
 def _print_progress(progress: Any) -> None:

@@ -17,33 +17,67 @@ from ibp.submodular.marginals import rounding_noise, start_marginals, value_from
 # An exact search with fewer nodes is not worth its preparation.
 SMALLEST_BUDGET = 16
 MOST_FATIGUE = 30
+# In place of the shift of a preparation that is still to be made.
+NOT_PREPARED = -1.0
 
 
 @kernel
-def form_of_own(missing, noise_precision, mean_by_column, constant_by_column, quadratic, constant):
-    """W and the constant of a row that misses the positions ``missing``, sorted.
+def add_column(sign, noise_precision, mean, constant_terms, quadratic, constant):
+    """Add or take away what one column contributes to W (its lower half) and the constant."""
+    for k in range(mean.shape[0]):
+        constant[k] += sign * constant_terms[k]
+        step = sign * noise_precision * mean[k]
+        for j in range(k + 1):
+            quadratic[k, j] += step * mean[j]
 
-    ``quadratic`` and ``constant`` come as those of a complete row. What is missing is taken away
-    or, if that is the larger part, what is observed is summed.
+
+@kernel
+def form_of_own(
+    missing,
+    noise_precision,
+    mean_by_column,
+    constant_by_column,
+    complete_quadratic,
+    complete_constant,
+    complete_needed,
+    quadratic,
+    constant,
+    needed,
+):
+    """W, the constant and the margins of a row that misses the positions ``missing``, sorted.
+
+    What is missing is taken away from the form of complete rows or, if that is the larger part,
+    what is observed is summed. The margins hold because W - D loses no more than the squared norm
+    of the missing columns in any direction.
     """
     n_features, n = mean_by_column.shape
     take_away = 2 * missing.shape[0] <= n_features
-    if not take_away:
-        quadratic[:] = 0.0
-        constant[:] = 0.0
-    sign = -1.0 if take_away else 1.0
-    next_missing = 0
-    for d in range(n_features):
-        absent = next_missing < missing.shape[0] and missing[next_missing] == d
-        next_missing += absent
-        if absent != take_away:
-            continue
-        for k in range(n):
-            constant[k] += sign * constant_by_column[d, k]
-            step = sign * noise_precision * mean_by_column[d, k]
-            for j in range(k + 1):
-                quadratic[k, j] += step * mean_by_column[d, j]
     for k in range(n):
+        constant[k] = complete_constant[k] if take_away else 0.0
+        for j in range(k + 1):
+            quadratic[k, j] = complete_quadratic[k, j] if take_away else 0.0
+    lost = 0.0
+    if take_away:
+        for i in range(missing.shape[0]):
+            d = missing[i]
+            add_column(
+                -1.0, noise_precision, mean_by_column[d], constant_by_column[d], quadratic, constant
+            )
+            for k in range(n):
+                lost += noise_precision * mean_by_column[d, k] ** 2
+    else:
+        lost = np.inf
+        next_missing = 0
+        for d in range(n_features):
+            if next_missing < missing.shape[0] and missing[next_missing] == d:
+                next_missing += 1
+                continue
+            add_column(
+                1.0, noise_precision, mean_by_column[d], constant_by_column[d], quadratic, constant
+            )
+    for k in range(n):
+        change = quadratic[k, k] - complete_quadratic[k, k]
+        needed[k] = complete_needed[k] + 0.5 * (change + lost)
         for j in range(k):
             quadratic[j, k] = quadratic[k, j]
 
@@ -79,12 +113,14 @@ def improve_row(
         linear, quadratic, chosen, gains[0], group_values, group_count[0]
     )
     if optimizer in (DOUBLE_GREEDY, RANDOMIZED_DOUBLE_GREEDY):
-        before[:] = chosen
+        for k in range(linear.shape[0]):
+            before[k] = chosen[k]
         value, _ = double_greedy(
             linear, quadratic, group, group_values, chosen, uniforms, gains, group_count
         )
         if value <= present + rounding_noise(linear, quadratic, group, group_values):
-            chosen[:] = before
+            for k in range(linear.shape[0]):
+                chosen[k] = before[k]
             return 0.0, False, False
         return value - present, False, False
     value, _ = local_search(
@@ -103,6 +139,8 @@ def improve_row(
         return value - present, True, False
     if optimizer != EXACT or node_budget < SMALLEST_BUDGET:
         return value - present, False, False
+    if prepared[0][0] == NOT_PREPARED:
+        prepare(quadratic, prepared)
     noise = rounding_noise(linear, quadratic, group, group_values)
     found, _, proven = sphere_search(
         linear, group, group_values, prepared, chosen, value, node_budget, noise, space
@@ -152,26 +190,27 @@ def improve_rows(
     before = np.empty(n, dtype=np.uint8)
     own_quadratic = np.empty((n, n))
     own_constant = np.empty(n)
-    never = np.full(n, np.inf)
+    own_needed = np.empty(n)
     own_prepared = space_for_preparation(n)
     space = space_for_search(n)
     for i in range(n_rows):
         form = form_of_row[i]
         if form < 0:
-            own_quadratic[:] = quadratic[0]
-            own_constant[:] = constant[0]
             form_of_own(
                 missing[missing_start[i] : missing_start[i + 1]],
                 noise_precision,
                 mean_by_column,
                 constant_by_column,
+                quadratic[0],
+                constant[0],
+                needed[0],
                 own_quadratic,
                 own_constant,
+                own_needed,
             )
-            if optimizer == EXACT:
-                prepare(own_quadratic, own_prepared)
-            form_quadratic, form_constant, form_needed = own_quadratic, own_constant, never
+            form_quadratic, form_constant, form_needed = own_quadratic, own_constant, own_needed
             prepared = own_prepared
+            prepared[0][0] = NOT_PREPARED
         else:
             form_quadratic, form_constant = quadratic[form], constant[form]
             form_needed = needed[form]

@@ -168,7 +168,8 @@ def decide_row(
         )
         noise = rounding_noise(linear, quadratic, group, values_of_groups)
         if value <= present + noise:
-            new[:] = old
+            for k in range(n_components):
+                new[k] = old[k]
     n_changed = 0
     for k in range(n_components):
         n_changed += new[k] != old[k]

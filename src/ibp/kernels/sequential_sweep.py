@@ -134,7 +134,8 @@ def sweep_rows(
                 0,
                 n_features,
             )
-            cached_pattern[:] = -1
+            for i in range(n_slots):
+                cached_pattern[i] = -1
             dirty = False
         n = rows[position]
         for d in range(n_features):

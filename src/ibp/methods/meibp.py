@@ -144,6 +144,9 @@ class MEIBPMethod:
         fit ends lower.
         """
         n_changed, n_proven = self.update_rows(state, should_stop)
+        if n_changed == 0 and state.fatigue.any() and not should_stop():
+            state.fatigue[:] = 0  # before Z is called at rest, every row is searched in earnest
+            n_changed, n_proven = self.update_rows(state, should_stop)
         self.settle(state, should_stop, at_rest=n_changed == 0)
         state.n_sweeps += 1
         if state.n_sweeps % SWEEPS_BETWEEN_RECOUNTS == 0:

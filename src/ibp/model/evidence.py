@@ -17,9 +17,9 @@ from scipy.special import gammaln
 from ibp.model.factors import Factors, factor_entropy, feature_evidence, log_factor_prior
 from ibp.model.hyperparameters import Hyperparameters
 from ibp.model.ibp_prior import Prior, harmonic_number, log_prior
-from ibp.model.intercept import Intercept, NoIntercept, by_column
+from ibp.model.intercept import Intercept, NoIntercept
 from ibp.model.observations import Observations
-from ibp.model.statistics import Statistics
+from ibp.model.statistics import Statistics, sums_by_column
 from ibp.parallel import ranges
 
 
@@ -65,18 +65,16 @@ def squared_error(
     From the statistics alone if that is accurate; a close fit far from zero is the small difference
     of large sums, and is summed from the residuals if the ``codes`` are given.
     """
-    quadratic, variance = 0.0, 0.0
-    for g in range(observations.n_groups):
-        columns = slice(observations.group_start[g], observations.group_start[g + 1])
-        mean = factors.mean[:, columns]
-        quadratic += float(np.einsum("kd,kd->", mean, statistics.gram[g] @ mean))
-        if expected:
-            own = np.diagonal(statistics.gram[g])
-            variance += float(own @ factors.variance[:, columns].sum(axis=1))
-            variance += float(observations.group_rows[g] * intercept.variance[columns].sum())
-    linear = float(np.einsum("kd,kd->", statistics.cross, factors.mean))
+    mean = factors.mean
+    quadratic = float(np.einsum("kd,kd->", mean, statistics.gram_times(observations, mean)))
+    variance = 0.0
+    if expected:
+        own = sums_by_column(statistics.own, observations, factors.variance)
+        n_rows = observations.group_rows[observations.group_of_position]
+        variance = float(own.sum() + n_rows @ intercept.variance)
+    linear = float(np.einsum("kd,kd->", statistics.cross, mean))
     n_observed = observations.group_rows[observations.group_of_position]
-    explained = by_column(statistics.totals, observations, factors.mean)
+    explained = sums_by_column(statistics.totals, observations, mean)
     offset = float(
         (
             intercept.mean
@@ -227,12 +225,10 @@ def removal_gains(
     if intercept is not None:
         offset = statistics.totals[observations.group_of_position].T * intercept.mean
         error_change -= 2.0 * np.einsum("kd,kd->k", offset, factors.mean)
-    for g in range(observations.n_groups):
-        columns = slice(observations.group_start[g], observations.group_start[g + 1])
-        gram, mean = statistics.gram[g], factors.mean[:, columns]
-        own = np.diagonal(gram)
-        error_change -= 2.0 * np.einsum("kd,kd->k", mean, gram @ mean)
-        error_change += own * ((mean**2).sum(axis=1) - factors.variance[:, columns].sum(axis=1))
+    mean = factors.mean
+    error_change -= 2.0 * np.einsum("kd,kd->k", mean, statistics.gram_times(observations, mean))
+    own = statistics.own[observations.group_of_position].T
+    error_change += np.einsum("kd,kd->k", own, mean**2 - factors.variance)
     count_term = gammaln(n_samples - counts + 1.0) + gammaln(counts) - gammaln(n_samples + 1.0)
     # c(Z) loses one factor: K+ of K+!, or K_h of K_h!.
     equal = statistics.n_components if prior == "shifted" else multiplicity

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ibp.model.factors import Factors
 from ibp.model.observations import Observations
-from ibp.model.statistics import Statistics
+from ibp.model.statistics import Statistics, sums_by_column
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -88,18 +88,9 @@ class LearnedIntercept:
     ) -> LearnedIntercept:
         """The optimal q(b) given everything else."""
         fresh = self.at_centre(observations, self.prior_std, noise_precision)
-        explained = by_column(statistics.totals, observations, factors.mean)
+        explained = sums_by_column(statistics.totals, observations, factors.mean)
         mean = fresh.response(noise_precision) * (observations.column_sums - explained)
         return LearnedIntercept(mean, fresh.variance, self.prior_std)
-
-
-def by_column(
-    totals: FloatArray, observations: Observations, mean: FloatArray
-) -> npt.NDArray[np.float64]:
-    """Column sums of ZE[A] over the rows that observe each column."""
-    if observations.n_groups == 1:
-        return np.asarray(totals[0] @ mean)
-    return np.asarray(np.einsum("dk,kd->d", totals[observations.group_of_position], mean))
 
 
 Intercept = NoIntercept | LearnedIntercept

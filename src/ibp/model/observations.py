@@ -170,16 +170,17 @@ class Observations:
         order = np.lexsort((position, row))
         return row[order], position[order]
 
-    def observed_groups(self, rows: Any) -> npt.NDArray[np.bool_]:
-        """Which column groups each of some rows observes, shape (rows, G)."""
+    def missing_groups(self, rows: Any) -> sparse.csr_array:
+        """1 where one of some rows misses a column group, shape (rows, G)."""
         if not self.sparse:
             group_column = self.column_order[self.group_start[:-1]]
-            return np.asarray(~np.isnan(self.values[rows][:, group_column]))
+            return sparse.csr_array(np.isnan(self.values[rows][:, group_column]).astype(np.float64))
         block = self.values[rows].tocoo()
         missing = np.isnan(block.data)
-        seen = np.ones((block.shape[0], self.n_groups), dtype=bool)
-        seen[block.row[missing], self.summary.column_group[block.col[missing]]] = False
-        return seen
+        group = self.summary.column_group[block.col[missing]]
+        _, first = np.unique(block.row[missing] * self.n_groups + group, return_index=True)
+        entries = (block.row[missing][first], group[first])
+        return sparse.csr_array((np.ones(first.size), entries), shape=(block.shape[0], self.n_groups))
 
     def to_layout(self, by_column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Bring an array (..., D) from the user's column order into layout order."""

@@ -18,6 +18,10 @@ from ibp.parallel import Workers, ranges
 
 FloatArray = npt.NDArray[np.float64]
 
+# Column groups narrower than this on average are gone through many at a time.
+NARROW_GROUP = 8
+COLUMNS_AT_ONCE = 256
+
 
 @dataclass
 class Statistics:
@@ -74,6 +78,28 @@ class Statistics:
         """K."""
         return int(self.counts.size)
 
+    @property
+    def own(self) -> FloatArray:
+        """Diagonals of Z'Z, shape (G, K)."""
+        return np.diagonal(self.gram, axis1=1, axis2=2)
+
+    def gram_times(self, observations: Observations, factors: FloatArray) -> FloatArray:
+        """Z'Z times K x D factors, each column with the Z'Z of its group."""
+        if observations.n_groups * NARROW_GROUP <= observations.n_features:
+            product = np.empty_like(factors)
+            for g in range(observations.n_groups):
+                columns = slice(observations.group_start[g], observations.group_start[g + 1])
+                product[:, columns] = self.gram[g] @ factors[:, columns]
+            return product
+        group = observations.group_of_position
+        return np.concatenate(
+            [
+                (self.gram[group[columns]] @ factors[:, columns].T[:, :, None])[:, :, 0].T
+                for columns in ranges(observations.n_features, COLUMNS_AT_ONCE)
+            ],
+            axis=1,
+        )
+
     def select(self, keep: npt.NDArray[np.bool_]) -> Statistics:
         """The statistics of some of the features."""
         return Statistics(
@@ -94,6 +120,15 @@ def centre_sums(observations: Observations, totals: FloatArray) -> FloatArray:
     return totals[observations.group_of_position].T * observations.centre
 
 
+def sums_by_column(
+    weights: FloatArray, observations: Observations, factors: FloatArray
+) -> FloatArray:
+    """For each column, the sum of its K factors weighted by its group's row of (G, K) weights."""
+    if observations.n_groups == 1:
+        return np.asarray(weights[0] @ factors)
+    return np.asarray(np.einsum("dk,kd->d", weights[observations.group_of_position], factors))
+
+
 def code_sums(
     observations: Observations, rows: Any, codes: npt.NDArray[np.generic]
 ) -> tuple[FloatArray, FloatArray]:
@@ -106,15 +141,16 @@ def code_sums(
     pattern = observations.row_pattern[rows]
     if (pattern == COMPLETE).all():
         return (z.T @ z)[None], z.sum(axis=0)[None]
-    seen = observations.observed_groups(rows)
     labels, first, member = np.unique(pattern, return_index=True, return_inverse=True)
     if labels[0] == OWN_PATTERN or 4 * labels.size > z.shape[0]:
-        weights = seen.astype(np.float64)
-        pairs = (z[:, :, None] * z[:, None, :]).reshape(z.shape[0], k * k)
-        sums = z
+        codes_of, pairs = z, (z[:, :, None] * z[:, None, :]).reshape(z.shape[0], k * k)
+        missing = observations.missing_groups(rows)
     else:  # rows of one pattern are summed together first
-        weights = seen[first].astype(np.float64)
         members = [z[member.ravel() == label] for label in range(labels.size)]
+        codes_of = np.stack([part.sum(axis=0) for part in members])
         pairs = np.stack([part.T @ part for part in members]).reshape(labels.size, k * k)
-        sums = np.stack([part.sum(axis=0) for part in members])
-    return (weights.T @ pairs).reshape(seen.shape[1], k, k), weights.T @ sums
+        missing = observations.missing_groups(rows)[first]
+    # All rows, less those that miss the group: often few.
+    gram = pairs.sum(axis=0) - missing.T @ pairs
+    totals = codes_of.sum(axis=0) - missing.T @ codes_of
+    return gram.reshape(missing.shape[1], k, k), totals

@@ -114,23 +114,27 @@ class AutomaticStart:
     def compete(self, trial: Trial, most: int) -> None:
         """Try candidates, the likelier ones first, until one is good enough.
 
-        Two-valued components settle the matter. Else, without a number of features given, the
-        number of eigenvalues above the noise edge competes with the largest we would try, and
-        whatever is best so far competes with a random start.
+        Without a number of features given, the number of eigenvalues above the noise edge competes
+        with the largest that we would try. Unless the components are two-valued, the best so far
+        competes with a random start.
         """
-        n_components = most
+        n_components, two_valued = most, False
         if self.spectral:
             codes = trial.spectral_codes(self.n_components, most)
             trial.run(CodesStart(codes.assignments))
-            n_found = codes.assignments.shape[1]
-            if n_found and np.median(codes.separation) > TWO_VALUED:
-                return
-            if self.n_components is None and n_found < most:
-                n_components = max(n_found, 1)
-                more = trial.spectral_codes(most, most)
-                if trial.run(CodesStart(more.assignments)):
-                    n_components = most
-        trial.run(RandomStart(n_components))
+            n_components, two_valued = describe(codes)
+            if self.n_components is None and n_components < most:
+                codes = trial.spectral_codes(most, most)
+                if trial.run(CodesStart(codes.assignments)):
+                    n_components, two_valued = describe(codes)
+        if not two_valued:
+            trial.run(RandomStart(max(n_components, 1)))
+
+
+def describe(codes: SpectralCodes) -> tuple[int, bool]:
+    """How many components were found, and whether they are two-valued by and large."""
+    n_found = codes.separation.size
+    return n_found, n_found > 0 and float(np.median(codes.separation)) > TWO_VALUED
 
 
 class Trial:

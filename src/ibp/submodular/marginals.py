@@ -18,7 +18,8 @@ from ibp.compiled import kernel
 def start_marginals(linear, quadratic, group, chosen, gains, group_count):
     """Fill ``gains`` and ``group_count`` for the set ``chosen``."""
     n = linear.shape[0]
-    group_count[:] = 0
+    for g in range(group_count.shape[0]):
+        group_count[g] = 0
     for k in range(n):
         gains[k] = linear[k] - 0.5 * quadratic[k, k]
     for j in range(n):
