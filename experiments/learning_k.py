@@ -33,7 +33,7 @@ def final_n_components(
     """Fit one data set and return how many features are left."""
     index, noise_std = job
     draw = make_block_images(noise_std=noise_std, random_state=[seed, index])
-    model = MEIBP(
+    model = MEIBP.paper(
         20,
         alpha=2.0,
         noise_std=1.0,

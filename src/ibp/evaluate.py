@@ -1,7 +1,7 @@
 """The one evaluation protocol: how well assignments and factors predict entries.
 
-An entry's score is ln N(x; b + z E[A], noise_std^2). Fits, scores, experiments and benchmarks all use
-these functions, so that their numbers can be compared.
+An entry's score is ln N(x; b + z E[A], noise_std^2). Fits, scores, experiments and benchmarks all
+use these functions, so that their numbers can be compared.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _missing_of(block: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64
 
 
 def expected_entries(
-    z: FloatArray,
+    z: npt.NDArray[Any],
     components: FloatArray,
     intercept: FloatArray,
     row: npt.NDArray[np.int64],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy import sparse
@@ -50,7 +50,7 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> Any:
         raise
     if not sparse.issparse(matrix):
         return np.ascontiguousarray(matrix)
-    matrix = sparse.csr_array(matrix)
+    matrix = sparse.csr_array(cast(Any, matrix))
     if not matrix.has_canonical_format:
         matrix = matrix.copy()  # the user's own stays as it is
         matrix.sum_duplicates()
@@ -124,12 +124,13 @@ def _column_name(j: int, X: Any) -> str:
 def _place(wrong: Callable[[Any], Any], matrix: Any, X: Any) -> str:
     """The first wrong entry, in words."""
     with np.errstate(invalid="ignore"):
-        if sparse.issparse(matrix):
-            entry = int(np.argmax(wrong(matrix.data)))
-            row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
-            column = int(matrix.indices[entry])
-        else:
+        if not sparse.issparse(matrix):
             row, column = divmod(int(np.argmax(wrong(matrix))), matrix.shape[1])
+        else:
+            stored: Any = matrix
+            entry = int(np.argmax(wrong(stored.data)))
+            row = int(np.searchsorted(stored.indptr, entry, side="right")) - 1
+            column = int(stored.indices[entry])
     return f"row {row}, {_column_name(column, X)}"
 
 

@@ -183,7 +183,9 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         factors = truncated_normal.sample(
             self.factor_location_, self.factor_scale_, rng.random(self.factor_location_.shape)
         )
-        return sample_data(assignments, factors, self.noise_std_, rng) + self.intercept_, assignments
+        return sample_data(
+            assignments, factors, self.noise_std_, rng
+        ) + self.intercept_, assignments
 
     def score_samples(self, X: Any) -> FloatArray:
         """Log-likelihood of each row's observed entries, given the row's own features.

@@ -177,8 +177,8 @@ def improve_rows(
     ``products`` is X E[A]' of the rows. Row i has the quadratic form ``form_of_row[i]``; if that is
     -1, its own, made from form 0 and the positions that it misses, ``missing[missing_start[i]:
     missing_start[i + 1]]``. ``fatigue`` counts how often the exact search of a row was in vain, one
-    after the other; each time halves its next budget. ``losses``, unless it is empty, is filled with what each row loses when
-    a bit flips.
+    after the other; each time halves its next budget. ``losses``, unless it is empty, is filled
+    with what each row loses when a bit flips.
     """
     n_rows, n = products.shape
     shift, order, ordered, factor, later = prepared_forms
@@ -239,8 +239,6 @@ def improve_rows(
         elif gain[i] > 0.0 or proven[i]:
             fatigue[i] = 0
         if losses.shape[0] > 0:
-            start_marginals(
-                linear, form_quadratic, group, assignments[i], gains[0], group_count[0]
-            )
+            start_marginals(linear, form_quadratic, group, assignments[i], gains[0], group_count[0])
             for k in range(n):
                 losses[i, k] = gains[0, k] if assignments[i, k] else -gains[0, k]

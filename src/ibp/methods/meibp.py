@@ -262,7 +262,7 @@ class MEIBPMethod:
 
         observations, statistics, factors = state.observations, state.statistics, state.factors
         hyperparameters = state.hyperparameters
-        result = sweep_rows(
+        position, n_changed, n_proven, dirty = sweep_rows(
             observations.values,
             rows,
             first,
@@ -297,7 +297,7 @@ class MEIBPMethod:
             self.uniforms(state, last - first),
         )
         state.drop_empty()
-        return result
+        return position, n_changed, n_proven, dirty
 
     @property
     def randomized(self) -> bool:

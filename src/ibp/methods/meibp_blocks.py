@@ -43,10 +43,25 @@ ROWS_ONE_BY_ONE = 64
 class RowSettings(Protocol):
     """What a pass over the rows needs to know of the method."""
 
-    prior: Prior
-    optimizer: str
-    row_start: str
-    node_budget: int
+    @property
+    def prior(self) -> Prior:
+        """Equivalence class of the prior."""
+        ...
+
+    @property
+    def optimizer(self) -> str:
+        """Name of the row optimiser."""
+        ...
+
+    @property
+    def row_start(self) -> str:
+        """Where a search starts."""
+        ...
+
+    @property
+    def node_budget(self) -> int:
+        """The largest budget."""
+        ...
 
     def budget(self, state: MEIBPState) -> int:
         """Nodes that the exact search may visit for a row."""
@@ -73,7 +88,7 @@ class Change:
 
 
 def change_of(state: MEIBPState, rows: Any, block: Any, old: Codes, new: Codes) -> Change:
-    """The change of the statistics when ``rows``, whose values are ``block``, change their codes."""
+    """The change of the statistics when ``rows`` change their codes; ``block`` is their values."""
     gram_new, totals_new = code_sums(state.observations, rows, new)
     gram_old, totals_old = code_sums(state.observations, rows, old)
     difference = new.astype(np.int8) - old.astype(np.int8)
@@ -115,7 +130,7 @@ def update_block(
     if settings.row_start == "empty" or numbers.size == 1:
         return visit_one_by_one(settings, state, forms, numbers)
     counts = state.statistics.counts
-    alone = state.assignments[numbers][:, counts == 1].any(axis=1)
+    alone = np.asarray(state.assignments[numbers][:, counts == 1].any(axis=1))
     log_odds = tangent_log_odds(counts, state.observations.n_samples)
     total, gain = Change(), 0.0
     pieces: list[Piece] = []

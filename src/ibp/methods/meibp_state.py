@@ -85,9 +85,7 @@ class MEIBPState:
 
     def recount(self) -> None:
         """Sum the statistics anew."""
-        self.statistics = Statistics.from_codes(
-            self.observations, self.assignments, self.workers
-        )
+        self.statistics = Statistics.from_codes(self.observations, self.assignments, self.workers)
 
     def refresh(self) -> None:
         """One update of q(A) and of the intercept from the statistics."""

@@ -172,7 +172,9 @@ def space_for_forms(n_forms: int, k: int) -> tuple[npt.NDArray[Any], ...]:
     )
 
 
-def own_missing(observations: Observations, rows: Any, forms: IntArray) -> tuple[IntArray, IntArray]:
+def own_missing(
+    observations: Observations, rows: Any, forms: IntArray
+) -> tuple[IntArray, IntArray]:
     """Starts and positions of what each row misses, if any row has no shared form."""
     if (forms >= 0).all():
         return np.zeros(forms.size + 1, dtype=np.int64), np.empty(0, dtype=np.int64)

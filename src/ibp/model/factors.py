@@ -3,8 +3,9 @@
     sigma_kd^2 = 1 / (tau_X (Z'Z)_kk + tau_A)
     mu_kd = sigma_kd^2 tau_X [ (Z'X)_kd - sum over k' != k of (Z'Z)_kk' E[a_k'd] ]   (Sec. 3.3)
 
-Z'Z is that of the rows in which column d is observed, and X is less the intercept if there is one. The features are updated one after another,
-each with the newest means of the others, so every single update raises the bound.
+Z'Z is that of the rows in which column d is observed, and X is less the intercept if there is one.
+The features are updated one after another, each with the newest means of the others, so every
+single update raises the bound.
 """
 
 from __future__ import annotations

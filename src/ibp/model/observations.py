@@ -125,7 +125,8 @@ class Observations:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the values, in which products with X are made."""
-        return np.dtype(self.values.dtype)
+        dtype: np.dtype[Any] = self.values.dtype
+        return dtype
 
     @property
     def piece_rows(self) -> int:
@@ -170,7 +171,7 @@ class Observations:
         order = np.lexsort((position, row))
         return row[order], position[order]
 
-    def missing_groups(self, rows: Any) -> sparse.csr_array:
+    def missing_groups(self, rows: Any) -> Any:
         """1 where one of some rows misses a column group, shape (rows, G)."""
         if not self.sparse:
             group_column = self.column_order[self.group_start[:-1]]
@@ -180,7 +181,9 @@ class Observations:
         group = self.summary.column_group[block.col[missing]]
         _, first = np.unique(block.row[missing] * self.n_groups + group, return_index=True)
         entries = (block.row[missing][first], group[first])
-        return sparse.csr_array((np.ones(first.size), entries), shape=(block.shape[0], self.n_groups))
+        return sparse.csr_array(
+            (np.ones(first.size), entries), shape=(block.shape[0], self.n_groups)
+        )
 
     def to_layout(self, by_column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Bring an array (..., D) from the user's column order into layout order."""

@@ -24,6 +24,7 @@ STORED_AT_ONCE = 1 << 19
 # Rows with nothing missing, and rows beyond the patterns we keep count of.
 COMPLETE, OWN_PATTERN = 0, -1
 MOST_PATTERNS = 1 << 16
+KEYS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,9 @@ class PatternBook:
         self.row_pattern = np.zeros(n_rows, dtype=np.int32)
         self.numbers: dict[bytes, int] = {}
         self.column_hash = np.zeros((n_columns, 2), dtype=np.uint64)
-        self.keys = np.random.default_rng(0)
+        self.generator = np.random.default_rng(0)
+        self.keys = np.empty((0, 2), dtype=np.uint64)
+        self.n_keys = 0
 
     def number(self, pattern: bytes) -> tuple[int, bool]:
         """The number of a pattern, and whether its columns are still to be entered."""
@@ -198,7 +201,11 @@ class PatternBook:
 
     def key(self) -> npt.NDArray[np.uint64]:
         """128 random bits."""
-        return self.keys.integers(2**64, size=2, dtype=np.uint64)
+        used = self.n_keys % KEYS_AT_ONCE
+        if used == 0:
+            self.keys = self.generator.integers(2**64, size=(KEYS_AT_ONCE, 2), dtype=np.uint64)
+        self.n_keys += 1
+        return np.asarray(self.keys[used])
 
     def enter(self, rows: slice, missing: npt.NDArray[np.bool_]) -> None:
         """Enter a block of rows."""

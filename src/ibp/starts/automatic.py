@@ -107,6 +107,7 @@ class AutomaticStart:
         sample = observations if rows is None else observations.take(rows)
         trial = Trial(method, sample, rng, workers, should_stop)
         self.compete(trial, min(self.n_expected(observations), sample.n_samples))
+        assert trial.best is not None
         if rows is None:
             return point_of(trial.best)
         return extended(method, trial.best, observations, workers)

@@ -37,7 +37,7 @@ def needed_margin(quadratic: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
 @kernel
 def certified(needed, chosen, gains):
     """Whether the marginals prove that ``chosen`` is optimal."""
+    proven = True
     for k in range(chosen.shape[0]):
-        if (gains[k] if chosen[k] else -gains[k]) < needed[k]:
-            return False
-    return True
+        proven = proven and (gains[k] if chosen[k] else -gains[k]) >= needed[k]
+    return proven
