@@ -6,7 +6,18 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ibp import MEIBP
-from ibp.model import Factors, GammaPosterior, Hyperparameters, Observations, Statistics
+from ibp.methods.meibp import MEIBPMethod
+from ibp.model import (
+    Factors,
+    GammaPosterior,
+    Hyperparameters,
+    Observations,
+    Statistics,
+    evidence,
+    summarize,
+)
+from ibp.model.ibp_prior import column_multiplicities
+from ibp.starts.random import RandomStart
 
 
 def random_data(rng, n_samples, n_features, n_components=3, missing="none"):
@@ -81,3 +92,45 @@ priors = st.sampled_from(["shifted", "lof"])
 def plain(n_components=None, **settings):
     """The paper's model and schedule, but with row searches that never lower the bound."""
     return MEIBP.paper(n_components, **({"row_start": "current", "n_jobs": 1} | settings))
+
+
+def never():
+    return False
+
+
+def make(
+    seed, missing="none", learned=False, n=25, d=6, k=5, intercept=False, **settings_of_method
+):
+    rng = np.random.default_rng(seed)
+    X = random_data(rng, n, d, missing=missing)
+    if intercept:
+        X += rng.normal(size=d) * 10.0 ** rng.integers(-1, 3)
+        settings_of_method["intercept_std"] = float(10 * np.nanstd(X))
+    summary = summarize(X)
+    observations = Observations.from_summary(X, summary, centre=summary.means if intercept else None)
+    hyper = random_hyperparameters(rng, learned, k, d, observations.n_observed)
+    method = MEIBPMethod(RandomStart(k), hyper, **settings_of_method)
+    return method, method.init(observations, np.random.default_rng(seed + 1))
+
+
+def direct_bound(method, state):
+    """The bound from Z alone: statistics and multiplicities computed anew."""
+    return evidence(
+        state.observations,
+        Statistics.from_codes(state.observations, state.assignments),
+        state.factors,
+        state.hyperparameters,
+        method.prior,
+        column_multiplicities(state.assignments),
+        intercept=state.intercept,
+    ).total
+
+
+def assert_not_lower(after, before):
+    assert after >= before - 1e-9 * max(abs(before), 1.0)
+
+
+def stop_after(n_checks):
+    """A should_stop that allows a number of chunks."""
+    left = iter(range(n_checks))
+    return lambda: next(left, None) is None

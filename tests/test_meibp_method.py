@@ -27,56 +27,19 @@ from ibp.starts.given import GivenStart
 from ibp.starts.random import RandomStart
 from ibp.submodular import OPTIMIZERS, maximize
 from problems import (
+    assert_not_lower,
+    direct_bound,
+    make,
     missing_kinds,
+    never,
     priors,
     random_data,
     random_hyperparameters,
     seeds,
+    stop_after,
 )
 
 optimizers = st.sampled_from(sorted(OPTIMIZERS))
-
-
-def never():
-    return False
-
-
-def make(
-    seed, missing="none", learned=False, n=25, d=6, k=5, intercept=False, **settings_of_method
-):
-    rng = np.random.default_rng(seed)
-    X = random_data(rng, n, d, missing=missing)
-    if intercept:
-        X += rng.normal(size=d) * 10.0 ** rng.integers(-1, 3)
-        settings_of_method["intercept_std"] = float(10 * np.nanstd(X))
-    summary = summarize(X)
-    observations = Observations.from_summary(X, summary, centre=summary.means if intercept else None)
-    hyper = random_hyperparameters(rng, learned, k, d, observations.n_observed)
-    method = MEIBPMethod(RandomStart(k), hyper, **settings_of_method)
-    return method, method.init(observations, np.random.default_rng(seed + 1))
-
-
-def direct_bound(method, state):
-    """The bound from Z alone: statistics and multiplicities computed anew."""
-    return evidence(
-        state.observations,
-        Statistics.from_codes(state.observations, state.assignments),
-        state.factors,
-        state.hyperparameters,
-        method.prior,
-        column_multiplicities(state.assignments),
-        intercept=state.intercept,
-    ).total
-
-
-def assert_not_lower(after, before):
-    assert after >= before - 1e-9 * max(abs(before), 1.0)
-
-
-def stop_after(n_checks):
-    """A should_stop that allows a number of chunks."""
-    left = iter(range(n_checks))
-    return lambda: next(left, None) is None
 
 
 @given(
@@ -109,6 +72,22 @@ def test_no_update_of_any_kind_lowers_the_bound(seed, missing, prior, learned, n
         state.refresh()
         bound = direct_bound(method, state)
         assert_not_lower(bound, after)
+
+
+@given(seed=seeds, missing=missing_kinds, prior=priors, block=st.integers(1, 3))
+@settings(max_examples=60)
+def test_no_part_of_a_sweep_in_sequence_lowers_the_bound(seed, missing, prior, block):
+    # Here q(A) and the intercept are refreshed within the compiled sweep.
+    method, state = make(seed, missing, prior=prior, block_size=block, intercept=True)
+    n_samples = state.observations.n_samples
+    rows = np.arange(n_samples)
+    bound = direct_bound(method, state)
+    position, dirty = 0, False
+    while position < n_samples and state.n_components > 0:
+        position, _, _, dirty = method.visit_rows(state, rows, position, position + 1, dirty)
+        after = direct_bound(method, state)
+        assert_not_lower(after, bound)
+        bound = after
 
 
 def update_one_row(method, state, row):

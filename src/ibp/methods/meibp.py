@@ -55,7 +55,7 @@ SWEEPS_BETWEEN_RECOUNTS = 16
 SMALLEST_BLOCK, LARGEST_BLOCK = 32, 8192
 BLOCKS_AT_FIRST = 16
 # The exact search's budget grows from sweep to sweep.
-SWEEPS_WITHOUT_EXACT, FIRST_BUDGET = 2, 16
+SWEEPS_WITHOUT_EXACT, FIRST_BUDGET, FULL_BUDGET_ROUNDS = 2, 16, 10
 
 
 @dataclass(frozen=True)
@@ -144,8 +144,7 @@ class MEIBPMethod:
         fit ends lower.
         """
         n_changed, n_proven = self.update_rows(state, should_stop)
-        if n_changed == 0 and state.fatigue.any() and not should_stop():
-            state.fatigue[:] = 0  # before Z is called at rest, every row is searched in earnest
+        if n_changed == 0 and self.search_in_earnest(state) and not should_stop():
             n_changed, n_proven = self.update_rows(state, should_stop)
         self.settle(state, should_stop, at_rest=n_changed == 0)
         state.n_sweeps += 1
@@ -312,7 +311,19 @@ class MEIBPMethod:
         """Nodes that the exact search may visit for a row."""
         # Rows solved to the last nat against factors that will soon have changed are time lost.
         rounds = state.n_sweeps - SWEEPS_WITHOUT_EXACT
-        return 0 if rounds < 0 else min(self.node_budget, FIRST_BUDGET * 4 ** min(rounds, 30))
+        if state.in_earnest or rounds > FULL_BUDGET_ROUNDS:
+            return self.node_budget
+        return 0 if rounds < 0 else min(self.node_budget, FIRST_BUDGET * 4**rounds)
+
+    def search_in_earnest(self, state: MEIBPState) -> bool:
+        """Give every row its full budget from now on; whether any had less so far.
+
+        Z is not at rest as long as a search in earnest might move it.
+        """
+        held_back = self.budget(state) < self.node_budget or bool(state.fatigue.any())
+        state.in_earnest = True
+        state.fatigue[:] = 0
+        return held_back and self.optimizer == "exact"
 
     def remove_features(self, state: MEIBPState, should_stop: Callable[[], bool]) -> int:
         """Remove features as long as that raises the bound; return how many bits that cleared."""

@@ -22,7 +22,8 @@ COLUMNS_AT_ONCE = 256
 class MEIBPState:
     """All that a sweep needs; factors and statistics are in layout order.
 
-    ``fatigue`` counts for each row how often in a row the exact search was in vain.
+    ``fatigue`` counts for each row how often running the exact search was in vain; ``in_earnest``
+    says that budgets have grown to their full size.
     """
 
     observations: Observations
@@ -38,6 +39,7 @@ class MEIBPState:
     workers: Workers = field(default_factory=Workers)
     block_size: int = 1
     n_sweeps: int = 0
+    in_earnest: bool = False
 
     @classmethod
     def from_parts(
