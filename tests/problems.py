@@ -107,7 +107,9 @@ def make(
         X += rng.normal(size=d) * 10.0 ** rng.integers(-1, 3)
         settings_of_method["intercept_std"] = float(10 * np.nanstd(X))
     summary = summarize(X)
-    observations = Observations.from_summary(X, summary, centre=summary.means if intercept else None)
+    observations = Observations.from_summary(
+        X, summary, centre=summary.means if intercept else None
+    )
     hyper = random_hyperparameters(rng, learned, k, d, observations.n_observed)
     method = MEIBPMethod(RandomStart(k), hyper, **settings_of_method)
     return method, method.init(observations, np.random.default_rng(seed + 1))

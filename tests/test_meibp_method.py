@@ -16,12 +16,8 @@ from ibp.model import (
     Hyperparameters,
     Observations,
     Statistics,
-    evidence,
     factors,
-    summarize,
-    update_hyperparameters,
 )
-from ibp.model.ibp_prior import column_multiplicities
 from ibp.model.row_objective import likelihood_terms, row_problem
 from ibp.starts.given import GivenStart
 from ibp.starts.random import RandomStart
@@ -141,9 +137,7 @@ def test_statistics_stay_those_of_the_assignments(seed, missing, prior, name, bl
     intercept=st.booleans(),
 )
 @settings(max_examples=100)
-def test_no_sweep_lowers_the_bound(
-    seed, missing, prior, learned, name, block, shuffle, intercept
-):
+def test_no_sweep_lowers_the_bound(seed, missing, prior, learned, name, block, shuffle, intercept):
     method, state = make(
         seed,
         missing,

@@ -199,7 +199,9 @@ def test_heldout_zeros_that_are_not_stored(models):
     with pytest.raises(ValueError, match="both be dense, or both be sparse"):
         dense.score_heldout(as_csr(seen), true)
     with pytest.raises(ValueError, match="No entry is missing"):
-        dense.score_heldout(as_csr(seen[hidden.sum(axis=1) == 0]), as_csr(seen[hidden.sum(axis=1) == 0]))
+        dense.score_heldout(
+            as_csr(seen[hidden.sum(axis=1) == 0]), as_csr(seen[hidden.sum(axis=1) == 0])
+        )
 
 
 @pytest.mark.parametrize("missing", ["none", "scattered"])
@@ -380,7 +382,9 @@ print(peak() - before, model.n_components_)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is in other units elsewhere")
-@pytest.mark.parametrize("changes", ["5", "5, init='random'", "5, init='random', block_size=100_000"])
+@pytest.mark.parametrize(
+    "changes", ["5", "5, init='random'", "5, init='random', block_size=100_000"]
+)
 @pytest.mark.filterwarnings("ignore")
 def test_memory_follows_what_is_stored(changes):
     finished = subprocess.run(

@@ -42,7 +42,10 @@ def check_moments(summary, X, rtol):
         summary.variances[seen], variances[seen], rtol=rtol, atol=(rtol * size) ** 2
     )
     np.testing.assert_allclose(
-        summary.squares[seen], (counts * variances)[seen], rtol=rtol, atol=counts.max() * (rtol * size) ** 2
+        summary.squares[seen],
+        (counts * variances)[seen],
+        rtol=rtol,
+        atol=counts.max() * (rtol * size) ** 2,
     )
     assert summary.n_observed == counts.sum()
     if seen.any():

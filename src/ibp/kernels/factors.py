@@ -130,6 +130,17 @@ def update_factors(
 
 
 @kernel
+def update_intercept(totals, column_sums, response, group_start, mean, intercept):
+    """The means of `ibp.model.intercept.LearnedIntercept.updated` in place."""
+    for d in range(column_sums.shape[0]):
+        intercept[d] = column_sums[d]
+    for g in range(group_start.shape[0] - 1):
+        subtract_combination(intercept, totals[g], mean, -1, group_start[g], group_start[g + 1])
+    for d in range(column_sums.shape[0]):
+        intercept[d] *= response[d]
+
+
+@kernel
 def factor_entropy(k, location, scale, mean):
     """`ibp.model.factors.factor_entropy` of one feature."""
     entropy = 0.0

@@ -10,7 +10,7 @@ import numpy as np
 from ibp.compiled import kernel
 from ibp.kernels.column_hashes import row_key
 from ibp.kernels.exact_rows import decide_row, space_for_rows
-from ibp.kernels.factors import dot, quadratic_form, update_factors
+from ibp.kernels.factors import dot, quadratic_form, update_factors, update_intercept
 from ibp.submodular.batch import EXACT
 from ibp.submodular.exact import prepare
 
@@ -57,6 +57,7 @@ def sweep_rows(
     row_pattern,
     n_patterns,
     centre,
+    column_sums,
     response,
     intercept,
     assignments,
@@ -116,6 +117,7 @@ def sweep_rows(
     position = first
     while position < last:
         if dirty and position % block_size == 0:
+            update_intercept(totals, column_sums, response, group_start, mean, intercept)
             update_factors(
                 gram,
                 totals,

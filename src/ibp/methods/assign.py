@@ -64,21 +64,23 @@ class FrozenModel:
                 to_layout(self.offset),
                 self.noise_std**-2.0,
             )
-            form_of_row = forms.for_rows(slice(0, n_rows))
+            # All that the rows may need is made before threads share it.
+            forms.make_all(np.arange(-1 if not observations.complete else 0, forms.made.size))
 
             def assign_piece(rows: slice) -> None:
                 block = observations.rows(rows)
+                form_of_row = forms.patterns.forms_of(observations.row_pattern[rows])
                 n = rows.stop - rows.start
                 improve_rows(
                     np.asarray(block @ forms.components.T),
                     log_odds,
                     forms.noise_precision,
-                    form_of_row[rows],
+                    form_of_row,
                     forms.quadratic,
                     forms.constant,
                     forms.needed,
                     forms.prepared,
-                    *own_missing(observations, rows, form_of_row[rows]),
+                    *own_missing(observations, rows, form_of_row),
                     *forms.by_column,
                     OPTIMIZERS[self.optimizer],
                     self.node_budget,

@@ -273,6 +273,7 @@ class MEIBPMethod:
             observations.row_pattern,
             observations.summary.n_patterns,
             observations.centre,
+            observations.column_sums,
             state.intercept.response(hyperparameters.noise_precision.mean),
             state.intercept.mean,
             state.assignments,

@@ -128,7 +128,12 @@ class RowForms:
     def for_rows(self, rows: Any) -> IntArray:
         """The forms of some rows, made if they were not yet; -1 for a row's own."""
         forms = self.patterns.forms_of(self.observations.row_pattern[rows])
-        for form in np.unique(forms):
+        self.make_all(np.unique(forms))
+        return forms
+
+    def make_all(self, forms: IntArray) -> None:
+        """Make those of the given forms that are still to be made; -1 stands for rows' own."""
+        for form in forms:
             if form >= 0 and not self.made[form]:
                 self.make(int(form))
         if (forms < 0).any() and not self.by_column[0].size:
@@ -136,7 +141,6 @@ class RowForms:
                 np.ascontiguousarray(self.mean.T),
                 np.ascontiguousarray(self.constant_terms.T),
             )
-        return forms
 
     def one_each(self, rows: IntArray) -> tuple[IntArray, FloatArray, FloatArray, Any]:
         """Forms, W, constants and preparations for a few rows; here none is left without a form."""

@@ -58,18 +58,20 @@ class Statistics:
             np.zeros((g, k, k)),
             np.zeros((g, k)),
             np.zeros((k, d)),
-            np.count_nonzero(codes, axis=0).astype(np.int64),
+            np.zeros(k, dtype=np.int64),
         )
 
-        def sums(rows: slice) -> tuple[FloatArray, FloatArray, npt.NDArray[np.floating]]:
+        def sums(rows: slice) -> tuple[FloatArray, FloatArray, npt.NDArray[Any], Any]:
             z = codes[rows]
-            return (*code_sums(observations, rows, z), data_sums(observations.rows(rows), z))
+            gram, totals = code_sums(observations, rows, z)
+            return gram, totals, data_sums(observations.rows(rows), z), np.count_nonzero(z, axis=0)
 
         pieces = ranges(observations.n_samples, observations.piece_rows)
-        for gram, totals, cross in workers.map(sums, pieces):
+        for gram, totals, cross, counts in workers.map(sums, pieces):
             total.gram += gram
             total.totals += totals
             total.cross += cross
+            total.counts += counts
         total.cross = observations.to_layout(total.cross) - centre_sums(observations, total.totals)
         return total
 
