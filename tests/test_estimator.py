@@ -124,7 +124,7 @@ def test_parameters_of_the_issue():
         "block_size": "auto",
         "shuffle": False,
         "max_iter": 200,
-        "tol": 1e-4,
+        "tol": 1e-3,
         "n_init": 1,
         "time_limit": None,
         "callbacks": None,
@@ -148,6 +148,7 @@ def test_the_papers_settings():
         "row_start": "empty",
         "init": "random",
         "block_size": 1,
+        "tol": 1e-4,
     }
     other = MEIBP.paper(7, block_size=3, alpha=2.0, max_iter=5)
     assert (other.block_size, other.alpha, other.max_iter) == (3, 2.0, 5)

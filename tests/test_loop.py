@@ -145,13 +145,17 @@ def test_convergence_does_not_depend_on_the_unit_of_the_data():
 
 
 def test_at_rest():
-    assert not stopping.at_rest([], [-10.0])
-    assert stopping.at_rest([0], [-10.0, -10.0])
-    assert not stopping.at_rest([0], [-10.0, -9.0])
-    assert not stopping.at_rest([1], [-10.0, -10.0])
-    assert stopping.at_rest([4, 0], [-99.0, -10.0, -10.0 + 1e-9])
-    assert not stopping.at_rest([4, 0], [-10.0, -10.0, -10.0 + 1e-7])
-    assert not stopping.at_rest([0, 3], [-10.0, -10.0, -10.0])
+    for tol in (0, 1e-4):
+        assert not stopping.at_rest([], [-10.0], tol)
+        assert stopping.at_rest([0], [-10.0, -10.0], tol)
+        assert not stopping.at_rest([0], [-10.0, -9.0], tol)
+        assert not stopping.at_rest([1], [-10.0, -10.0], tol)
+        assert stopping.at_rest([4, 0], [-99.0, -10.0, -10.0 + 1e-9], tol)
+        assert not stopping.at_rest([0, 3], [-10.0, -10.0, -10.0], tol)
+    assert not stopping.at_rest([4, 0], [-10.0, -10.0, -10.0 + 1e-7], 0)
+    # The bound itself is held to a tenth of the tolerance.
+    assert stopping.at_rest([4, 0], [-10.0, -10.0, -10.0 + 9e-5], 1e-4)
+    assert not stopping.at_rest([4, 0], [-10.0, -10.0, -10.0 + 1.1e-4], 1e-4)
 
 
 # The loop with scripted methods

@@ -153,6 +153,34 @@ def test_threads_do_not_change_the_answer_and_the_seed_decides_it(kind):
         assert one.noise_std == other.noise_std
 
 
+@pytest.mark.parametrize("exponent", [300, -300])
+@pytest.mark.parametrize("kind", ["dense", "missing", "sparse", "large"])
+def test_the_unit_of_the_data_does_not_matter(kind, exponent):
+    shape = (2100, 2050) if kind == "large" else (500, 100)
+    values = make_binary_factors(*shape, 6, random_state=0).data
+    if kind == "missing":
+        values = hide(values, 0.3)
+    if kind == "sparse":
+        values = scipy.sparse.csr_array(np.where(values > 1.0, values, 0.0))
+    one, other = find(values, max_components=10), find(values * 2.0**exponent, max_components=10)
+    assert one.n_above_edge == other.n_above_edge == 6
+    np.testing.assert_array_equal(one.assignments, other.assignments)
+    np.testing.assert_array_equal(one.separation, other.separation)
+    assert other.noise_std == one.noise_std * 2.0**exponent
+
+
+@pytest.mark.parametrize("unit", [1.0, 2.0**300])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_the_data_stay_as_they_are(kind, unit):
+    dense = hide(make_binary_factors(200, 30, 3, random_state=0).data, 0.1) * unit
+    values = scipy.sparse.csr_array(dense) if kind == "sparse" else dense
+    numbers = values.data if kind == "sparse" else values
+    before = numbers.copy()
+    numbers.flags.writeable = False
+    find(values, 3)
+    np.testing.assert_array_equal(numbers, before)
+
+
 def test_factors_are_mostly_positive_and_the_strongest_comes_first():
     draw = make_binary_factors(2000, 50, 6, probability=0.7, random_state=0)
     codes = find(draw.data - 100.0, 6)
@@ -197,6 +225,13 @@ def degenerate():
     yield "an outlier", np.vstack([noise, np.full((1, 6), 1e6)])
     yield "large", noise.astype(np.float32) * np.float32(1e30)
     yield "small", noise.astype(np.float32) * np.float32(1e-30)
+    yield "huge", noise * 1e99
+    yield "tiny", noise * 1e-99
+    yield "one huge entry", np.where(noise == noise.max(), 1e100, noise)
+    yield "one huge column", noise + np.array([1e100, 0.0, 0.0, 0.0, 0.0, 0.0])
+    yield "huge and missing", np.where(rng.random((30, 6)) < 0.3, np.nan, noise * 1e99)
+    yield "sparse and huge", scipy.sparse.csr_array(noise * 1e99)
+    yield "sparse and tiny", scipy.sparse.csr_array(noise * 1e-99)
     yield "sparse zeros", scipy.sparse.csr_array((20, 7))
     yield "sparse and one entry", scipy.sparse.csr_array(([1.0], ([3], [2])), shape=(20, 7))
     yield "sparse and one missing", scipy.sparse.csr_array(([np.nan], ([3], [2])), shape=(20, 7))

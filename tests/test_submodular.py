@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln
 
+from ibp.kernels.block_rows import form_of_own
 from ibp.submodular import OPTIMIZERS, Problem, Solution, batch, maximize
 from ibp.submodular.brute_force import brute_force
+from ibp.submodular.certificate import certified, needed_margin
 from ibp.submodular.exact import prepare, space_for_preparation
 from ibp.submodular.local_search import lower_bound
 from ibp.submodular.marginals import (
@@ -384,9 +386,9 @@ def test_factor_of_the_exact_search_is_a_factor():
         np.testing.assert_array_equal(ordered, problem.quadratic[np.ix_(order, order)])
         scale = problem.quadratic.max() + shift
         np.testing.assert_allclose(
-            factor.T @ factor, ordered + shift * np.eye(n), rtol=0, atol=1e-13 * scale
+            factor @ factor.T, ordered + shift * np.eye(n), rtol=0, atol=1e-13 * scale
         )
-        np.testing.assert_array_equal(factor, np.triu(factor))
+        np.testing.assert_array_equal(factor, np.tril(factor))
         np.testing.assert_allclose(
             later, np.tril(ordered, -1).sum(1), rtol=1e-12, atol=1e-14 * scale
         )
@@ -1193,3 +1195,167 @@ def test_an_unknown_optimizer_is_refused():
 def test_brute_force_refuses_more_than_twenty_elements():
     with pytest.raises(ValueError, match="at most 20 elements; there are 21"):
         maximize(Problem(np.ones(21), np.eye(21)), "brute_force")
+
+
+# ---------------------------------------------------------------- certificates
+
+
+def nearly_singular(rng, n):
+    # Some elements are all but copies, or all but sums, of others.
+    rows = np.abs(rng.normal(size=(n, n + 3)))
+    for k in rng.choice(n, size=int(rng.integers(0, n)), replace=False):
+        combination = rng.integers(0, 2, size=n)
+        combination[k] = 0
+        if combination.any():
+            tiny = 10.0 ** rng.uniform(-9, -2)
+            rows[k] = combination @ rows + tiny * np.abs(rng.normal(size=n + 3))
+    return rows
+
+
+def well_separated(rng, n):
+    rows = np.kron(np.eye(n), np.ones(4)) * rng.uniform(0.5, 2.0, size=(n, 1))
+    return rows + 0.05 * np.abs(rng.normal(size=rows.shape))
+
+
+def problem_of_rows(rng, rows, noise):
+    x = (rng.random(len(rows)) < 0.5) @ rows + noise * rng.normal(size=rows.shape[1])
+    return Problem(rows @ x + rng.normal(size=len(rows)), rows @ rows.T)
+
+
+def marginals(problem, chosen):
+    gains = np.empty(problem.n_elements)
+    counts = np.zeros(len(problem.group_values), dtype=np.int64)
+    start_marginals(
+        problem.linear, problem.quadratic, problem.group, chosen.astype(np.uint8), gains, counts
+    )
+    return gains
+
+
+def is_certified(problem, chosen):
+    needed = needed_margin(problem.quadratic)
+    return bool(certified(needed, chosen.astype(np.uint8), marginals(problem, chosen)))
+
+
+def assert_certificates_hold(problem, sets):
+    best = extremes(problem)[0]
+    n_certified = 0
+    for chosen in sets:
+        if is_certified(problem, chosen):
+            n_certified += 1
+            assert problem.value(chosen) >= best - rounding(problem)
+    return n_certified
+
+
+def certifiable_problems(seed, count):
+    rng = np.random.default_rng(seed)
+    for i in range(count):
+        n = int(rng.integers(1, 8))
+        kind = i % 4
+        if kind == 0:
+            yield problem_of_rows(rng, nearly_singular(rng, n), rng.choice([0.0, 0.3]))
+        elif kind == 1:
+            yield problem_of_rows(rng, well_separated(rng, n), rng.choice([0.1, 1.0]))
+        else:
+            yield random_problem(rng, n, groups="none")
+
+
+def test_what_is_certified_is_optimal():
+    n_certified = 0
+    for problem in certifiable_problems(0, 1500):
+        n_certified += assert_certificates_hold(problem, every_set(problem.n_elements))
+    assert n_certified > 300
+
+
+@given(seed=seeds)
+@settings(max_examples=200)
+def test_what_is_certified_is_optimal_whatever_the_seed(seed):
+    for problem in certifiable_problems(seed, 4):
+        found = maximize(problem, "local_search").chosen
+        assert_certificates_hold(problem, [found, ~found, np.zeros_like(found)])
+
+
+@given(seed=seeds)
+def test_at_the_edge_of_a_certificate(seed):
+    # All marginals as close to zero as the certificate allows: one rounding error from no proof.
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 8))
+    rows = nearly_singular(rng, n) if seed % 2 else np.abs(rng.normal(size=(n, n + 2)))
+    quadratic = rows @ rows.T
+    chosen = rng.random(n) < 0.5
+    needed = needed_margin(quadratic) * (1 + 1e-12)
+    direction = np.where(chosen, 1.0, -1.0)
+    diagonal = np.diag(quadratic)
+    linear = quadratic @ chosen - diagonal * chosen + 0.5 * diagonal + direction * needed
+    problem = Problem(linear, quadratic)
+    if is_certified(problem, chosen):
+        assert problem.value(chosen) >= extremes(problem)[0] - rounding(problem)
+
+
+def test_optima_of_well_separated_problems_are_certified():
+    rng = np.random.default_rng(0)
+    for n in (1, 3, 8, 12):
+        for _ in range(40):
+            rows = well_separated(rng, n)
+            truth = rng.random(n) < 0.5
+            x = truth @ rows + 0.05 * rng.normal(size=rows.shape[1])
+            problem = Problem(25.0 * rows @ x, 25.0 * rows @ rows.T)
+            solution = maximize(problem, "exact")
+            assert is_certified(problem, solution.chosen)
+            for k in range(n):
+                assert not is_certified(problem, flipped(solution.chosen, k))
+
+
+def test_margins_leave_a_positive_semidefinite_matrix():
+    for problem in certifiable_problems(1, 300):
+        quadratic = problem.quadratic
+        needed = needed_margin(quadratic)
+        assert (needed >= 0).all()
+        if np.isfinite(needed).all():
+            kept = np.diag(quadratic) - 2.0 * needed
+            assert (kept >= 0).all()
+            scale = np.sqrt(np.diag(quadratic))
+            smallest = np.linalg.eigvalsh((quadratic - np.diag(kept)) / np.outer(scale, scale))[0]
+            assert smallest >= -1e-13 * len(scale)
+
+
+def test_features_that_say_nothing_prove_nothing():
+    quadratic = np.diag([1.0, 0.0, 2.0])
+    assert np.isinf(needed_margin(quadratic)).all()
+    assert needed_margin(np.empty((0, 0))).size == 0
+    zero = Problem(np.array([1.0, -1.0, 1.0]), quadratic)
+    assert not is_certified(zero, np.array([True, False, True]))
+
+
+@given(seed=seeds, share=st.sampled_from([0.1, 0.4, 0.6, 0.9]))
+@settings(max_examples=100)
+def test_forms_and_margins_of_rows_with_missing_entries(seed, share):
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(1, 7)), int(rng.integers(1, 12))
+    mean = np.abs(rng.normal(size=(n, d))) + 1e-3
+    terms = rng.normal(size=(n, d))
+    precision = float(rng.uniform(0.1, 30.0))
+    missing = np.flatnonzero(rng.random(d) < share)
+    complete = precision * mean @ mean.T
+    quadratic, constant, needed = np.empty((n, n)), np.empty(n), np.empty(n)
+    form_of_own(
+        missing,
+        precision,
+        np.ascontiguousarray(mean.T),
+        np.ascontiguousarray(terms.T),
+        complete,
+        terms.sum(axis=1),
+        needed_margin(complete),
+        quadratic,
+        constant,
+        needed,
+    )
+    seen = np.setdiff1d(np.arange(d), missing)
+    size = np.abs(complete).max()
+    expected = precision * mean[:, seen] @ mean[:, seen].T
+    np.testing.assert_allclose(quadratic, expected, atol=1e-12 * size, rtol=1e-9)
+    np.testing.assert_allclose(constant, terms[:, seen].sum(axis=1), atol=1e-11)
+    assert not np.isnan(needed).any()
+    if np.isfinite(needed).all():
+        # The bound of the certificate: W - D is positive semidefinite.
+        smallest = np.linalg.eigvalsh(quadratic - np.diag(np.diag(quadratic) - 2.0 * needed))[0]
+        assert smallest >= -1e-11 * size

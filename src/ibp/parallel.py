@@ -6,12 +6,15 @@ does any sum over them. What runs in a piece should release Python's lock: BLAS 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
+# Pieces per thread that may be under way or done before their results are taken.
+AHEAD = 4
 
 
 class Workers:
@@ -28,7 +31,23 @@ class Workers:
             return map(work, pieces)
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.n_jobs)
-        return self._pool.map(work, pieces)
+        return self._in_order(self._pool, work, pieces)
+
+    def _in_order(
+        self, pool: ThreadPoolExecutor, work: Callable[[Piece], Result], pieces: list[Piece]
+    ) -> Iterator[Result]:
+        """As the pool's own map, but only so far ahead that results do not pile up."""
+        waiting: deque[Future[Result]] = deque()
+        try:
+            for piece in pieces:
+                waiting.append(pool.submit(work, piece))
+                if len(waiting) > AHEAD * self.n_jobs:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
 def ranges(n: int, size: int) -> list[slice]:

@@ -10,7 +10,13 @@ from ibp.compiled import kernel
 from ibp.submodular.batch import DOUBLE_GREEDY, EXACT, RANDOMIZED_DOUBLE_GREEDY
 from ibp.submodular.certificate import certified
 from ibp.submodular.double_greedy import double_greedy
-from ibp.submodular.exact import prepare, space_for_preparation, space_for_search, sphere_search
+from ibp.submodular.exact import (
+    nearest_plane,
+    prepare,
+    space_for_preparation,
+    space_for_search,
+    sphere_search,
+)
 from ibp.submodular.local_search import local_search
 from ibp.submodular.marginals import rounding_noise, start_marginals, value_from_marginals
 
@@ -123,6 +129,21 @@ def improve_row(
                 chosen[k] = before[k]
             return 0.0, False, False
         return value - present, False, False
+    if optimizer == EXACT and node_budget >= SMALLEST_BUDGET:
+        if prepared[0][0] == NOT_PREPARED:
+            prepare(quadratic, prepared)
+        for k in range(linear.shape[0]):
+            before[k] = chosen[k]
+        nearest_plane(linear, prepared, chosen, space)
+        start_marginals(linear, quadratic, group, chosen, gains[0], group_count[0])
+        value = value_from_marginals(
+            linear, quadratic, chosen, gains[0], group_values, group_count[0]
+        )
+        if value > present and certified(needed, chosen, gains[0]):
+            return value - present, True, False
+        if value <= present:
+            for k in range(linear.shape[0]):
+                chosen[k] = before[k]
     value, _ = local_search(
         linear,
         quadratic,
@@ -139,8 +160,6 @@ def improve_row(
         return value - present, True, False
     if optimizer != EXACT or node_budget < SMALLEST_BUDGET:
         return value - present, False, False
-    if prepared[0][0] == NOT_PREPARED:
-        prepare(quadratic, prepared)
     noise = rounding_noise(linear, quadratic, group, group_values)
     found, _, proven = sphere_search(
         linear, group, group_values, prepared, chosen, value, node_budget, noise, space

@@ -151,7 +151,8 @@ def code_sums(
         members = [z[member.ravel() == label] for label in range(labels.size)]
         codes_of = np.stack([part.sum(axis=0) for part in members])
         pairs = np.stack([part.T @ part for part in members]).reshape(labels.size, k * k)
-        missing = observations.missing_groups(rows)[first]
+        numbers = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+        missing = observations.missing_groups(numbers[first])
     # All rows, less those that miss the group: often few.
     gram = pairs.sum(axis=0) - missing.T @ pairs
     totals = codes_of.sum(axis=0) - missing.T @ codes_of

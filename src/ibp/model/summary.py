@@ -144,35 +144,32 @@ class Moments:
 
 
 def _look_at(block: npt.NDArray[np.floating]) -> tuple[Moments, npt.NDArray[np.bool_] | None]:
-    """Moments of a block of rows, and what is missing in it, if anything is."""
+    """Moments of a block of rows, and what is missing in it, if anything is.
+
+    Sums are of differences from one observed entry of each column, which are as small as the data
+    allow: in single precision the mean of a large offset would otherwise lose digits.
+    """
     n_rows, n_columns = block.shape
-    lowest = block.min(axis=0, initial=np.inf)  # NaN if anything is missing
-    if not np.isnan(lowest).any():
-        means = block.mean(axis=0, dtype=np.float64)
-        with np.errstate(invalid="ignore", over="ignore"):  # infinities are reported later
-            deviation = block - means.astype(block.dtype)
-            squares = np.einsum("nd,nd->d", deviation, deviation).astype(np.float64)
-        counts = np.full(n_columns, n_rows, dtype=np.int64)
-        highest = block.max(axis=0, initial=-np.inf)
-        return Moments(counts, means, squares, lowest.astype(float), highest.astype(float)), None
+    base = block[0].copy()
     missing = np.isnan(block)
-    counts = n_rows - missing.sum(axis=0)
-    filled = np.where(missing, block.dtype.type(0), block)
-    with np.errstate(invalid="ignore", over="ignore"):
-        means = filled.sum(axis=0, dtype=np.float64) / np.maximum(counts, 1)
-        deviation = filled - means.astype(block.dtype)
-        deviation[missing] = 0
-        squares = np.einsum("nd,nd->d", deviation, deviation).astype(np.float64)
-    return (
-        Moments(
-            counts,
-            means,
-            squares,
-            np.fmin.reduce(block, axis=0).astype(float),
-            np.fmax.reduce(block, axis=0).astype(float),
-        ),
-        missing,
-    )
+    counts = np.full(n_columns, n_rows, dtype=np.int64)
+    anything_missing = bool(missing.any())
+    if anything_missing:
+        counts -= missing.sum(axis=0)
+        base = np.where(counts > 0, block[np.argmin(missing, axis=0), np.arange(n_columns)], 0)
+    with np.errstate(invalid="ignore", over="ignore"):  # infinities are reported later
+        difference = block - base
+        if anything_missing:
+            difference[missing] = 0
+        shift = difference.sum(axis=0).astype(np.float64) / np.maximum(counts, 1)
+        squares = np.einsum("nd,nd->d", difference, difference).astype(np.float64)
+        squares = np.maximum(squares - counts * shift**2, 0.0)
+        lowest, highest = base + difference.min(axis=0), base + difference.max(axis=0)
+    if not np.isfinite(squares).all():  # an infinity, or nearly: look at the numbers themselves
+        lowest, highest = np.fmin.reduce(block, axis=0), np.fmax.reduce(block, axis=0)
+    lowest, highest = (np.where(counts > 0, bound, np.nan) for bound in (lowest, highest))
+    moments = Moments(counts, base + shift, squares, lowest.astype(float), highest.astype(float))
+    return moments, missing if anything_missing else None
 
 
 class PatternBook:

@@ -55,8 +55,9 @@ def space_for_preparation(n):
 def prepare(quadratic, prepared):
     """Order and factor a quadratic form for any number of searches.
 
-    Fills the shift of the diagonal; the order of decisions; W in that order; R with
-    R'R = W + shift I; and for each k the sum of W_kj over the elements decided after it.
+    Fills the shift of the diagonal; the order of decisions; W in that order; R', of which the rows
+    lie side by side, with R'R = W + shift I; and for each k the sum of W_kj over the elements
+    decided after it.
 
     Decisions go from the last element to the first, and the earlier ones should be the surer ones:
     those with a large diagonal of R. So the factorisation takes the smallest pivot left, always.
@@ -76,23 +77,44 @@ def prepare(quadratic, prepared):
         order[i], order[smallest] = order[smallest], order[i]
         pivot[i], pivot[smallest] = pivot[smallest], pivot[i]
         for k in range(i):
-            factor[k, i], factor[k, smallest] = factor[k, smallest], factor[k, i]
+            factor[i, k], factor[smallest, k] = factor[smallest, k], factor[i, k]
         # In exact arithmetic no pivot is below the shift.
         factor[i, i] = np.sqrt(max(pivot[i], 0.5 * shift[0]))
-        for j in range(i):
-            factor[i, j] = 0.0
         for j in range(i + 1, n):
+            factor[i, j] = 0.0
             entry = quadratic[order[i], order[j]]
             for k in range(i):
-                entry -= factor[k, i] * factor[k, j]
-            factor[i, j] = entry / factor[i, i]
-            pivot[j] -= factor[i, j] ** 2
+                entry -= factor[i, k] * factor[j, k]
+            factor[j, i] = entry / factor[i, i]
+            pivot[j] -= factor[j, i] ** 2
     for i in range(n):
         later[i] = 0.0
         for j in range(n):
             ordered[i, j] = quadratic[order[i], order[j]]
             if j < i:
                 later[i] += ordered[i, j]
+
+
+@kernel
+def nearest_plane(linear, prepared, chosen, space):
+    """The set that the search comes upon first: each element at its nearer value (Babai), O(K^2).
+
+    Groups are left out of account.
+    """
+    shift, order, _, factor, _ = prepared
+    numbers, _, _ = space
+    n = linear.shape[0]
+    target = numbers[0]
+    for i in range(n):
+        entry = linear[order[i]] + 0.5 * shift[0]
+        for k in range(i):
+            entry -= factor[i, k] * target[k]
+        target[i] = entry / factor[i, i]
+    for k in range(n - 1, -1, -1):
+        chosen[order[k]] = 1 if target[k] > 0.5 * factor[k, k] else 0
+        if chosen[order[k]]:
+            for i in range(k):
+                target[i] -= factor[k, i]
 
 
 @kernel
@@ -111,8 +133,12 @@ def move_in_group(g, decided, chosen, group_values, taken, undecided, peak):
 
 @kernel
 def space_for_search(n):
-    """Work space of `sphere_search` for n elements: numbers and small integers."""
-    return np.empty((2 * n + 5, n + 1)), np.empty((3, n), dtype=np.uint8)
+    """Work space of `sphere_search` for n elements: numbers, flags and integers."""
+    return (
+        np.empty((2 * n + 5, n + 1)),
+        np.empty((3, n), dtype=np.uint8),
+        np.empty((1, n + 1), dtype=np.int64),
+    )
 
 
 @kernel
@@ -123,7 +149,7 @@ def sphere_search(linear, group, group_values, prepared, chosen, value, budget, 
     visited and whether the search ended before the budget. ``space`` is from `space_for_search`.
     """
     shift, order, ordered, factor, later = prepared
-    numbers, flags = space
+    numbers, flags, rows = space
     n = linear.shape[0]
     n_groups = group_values.shape[0]
     # Everything below is in decision order; level k decides element order[k].
@@ -133,7 +159,7 @@ def sphere_search(linear, group, group_values, prepared, chosen, value, budget, 
     for i in range(n):
         entry = linear[order[i]] + 0.5 * shift[0]
         for k in range(i):
-            entry -= factor[k, i] * target[k]
+            entry -= factor[i, k] * target[k]
         target[i] = entry / factor[i, i]
         reachable[i + 1] = reachable[i] + 0.5 * target[i] ** 2
 
@@ -153,7 +179,8 @@ def sphere_search(linear, group, group_values, prepared, chosen, value, budget, 
                 peak[g] = t
         groups_bound += group_values[g, peak[g]]
 
-    # Per level: the running sums of R z and of the marginals over the decided levels above it.
+    # The running sums of R z and of the marginals over the decided levels. A level that chooses 1
+    # writes a row of its own, one that chooses 0 goes on with the row of the level above it.
     offset = numbers[: n + 1]
     marginal = numbers[n + 1 : 2 * n + 2]
     for i in range(n):
@@ -164,6 +191,8 @@ def sphere_search(linear, group, group_values, prepared, chosen, value, budget, 
     bit = flags[0]
     tried = flags[1]  # 0 none, 1 one value, 2 both
     first = flags[2]
+    row = rows[0]  # where the sums over the levels above k stand
+    row[n - 1 if n > 0 else 0] = n
     n_nodes = 0
     k = n - 1
     if k >= 0:
@@ -172,14 +201,14 @@ def sphere_search(linear, group, group_values, prepared, chosen, value, budget, 
         g = member[k]
         if tried[k] == 0:
             # Entering the level: which values are possible, and which is nearer?
-            above = marginal[k + 1, k]
+            above = marginal[row[k], k]
             below = above - later[k]
             if g >= 0:
                 t = taken[g]
                 top = t + undecided[g]
                 above += group_values[g, t + 1] - group_values[g, t]
                 below += group_values[g, top] - group_values[g, top - 1]
-            centre = (target[k] - offset[k + 1, k]) / factor[k, k]
+            centre = (target[k] - offset[row[k], k]) / factor[k, k]
             first[k] = 1 if centre > 0.5 else 0
             if above <= 0.0:
                 first[k] = 0
@@ -207,7 +236,7 @@ def sphere_search(linear, group, group_values, prepared, chosen, value, budget, 
         bit[k] = z
         if g >= 0:
             groups_bound += move_in_group(g, 1, np.int64(z), group_values, taken, undecided, peak)
-        reach = offset[k + 1, k] + (factor[k, k] if z else 0.0)
+        reach = offset[row[k], k] + (factor[k, k] if z else 0.0)
         settled[k] = settled[k + 1] + reach * (target[k] - 0.5 * reach)
         if settled[k] + reachable[k] + groups_bound <= value + noise:
             continue  # nothing below can win: the next turn of the loop tries the other value
@@ -216,14 +245,14 @@ def sphere_search(linear, group, group_values, prepared, chosen, value, budget, 
             for i in range(n):
                 chosen[order[i]] = bit[i]
             continue
+        row[k - 1] = row[k]
         if z:
+            row[k - 1] = k
+            from_offset, to_offset, column = offset[row[k]], offset[k], factor[k]
+            from_marginal, to_marginal, coupling = marginal[row[k]], marginal[k], ordered[k]
             for i in range(k):
-                offset[k, i] = offset[k + 1, i] + factor[i, k]
-                marginal[k, i] = marginal[k + 1, i] - ordered[i, k]
-        else:
-            for i in range(k):
-                offset[k, i] = offset[k + 1, i]
-                marginal[k, i] = marginal[k + 1, i]
+                to_offset[i] = from_offset[i] + column[i]
+                to_marginal[i] = from_marginal[i] - coupling[i]
         k -= 1
         tried[k] = 0
     return value, n_nodes, True
