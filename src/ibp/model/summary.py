@@ -122,13 +122,15 @@ class Moments:
     def joined(self, other: Moments) -> Moments:
         """Of both sets of rows (Chan's rule)."""
         counts = self.counts + other.counts
-        total = np.maximum(counts, 1)
-        delta = other.means - self.means
-        weight = other.counts / total
+        weight = other.counts / np.maximum(counts, 1)
+        with np.errstate(invalid="ignore", over="ignore"):
+            delta = other.means - self.means
+            means = self.means + delta * weight
+            squares = self.squares + other.squares + delta**2 * self.counts * weight
         return Moments(
             counts,
-            self.means + delta * weight,
-            self.squares + other.squares + delta**2 * self.counts * weight,
+            means,
+            squares,
             np.fmin(self.lowest, other.lowest),
             np.fmax(self.highest, other.highest),
         )
@@ -150,26 +152,31 @@ def _look_at(block: npt.NDArray[np.floating]) -> tuple[Moments, npt.NDArray[np.b
     allow: in single precision the mean of a large offset would otherwise lose digits.
     """
     n_rows, n_columns = block.shape
-    base = block[0].copy()
     missing = np.isnan(block)
     counts = np.full(n_columns, n_rows, dtype=np.int64)
+    filled, base = block, block[0]
     anything_missing = bool(missing.any())
     if anything_missing:
         counts -= missing.sum(axis=0)
-        base = np.where(counts > 0, block[np.argmin(missing, axis=0), np.arange(n_columns)], 0)
+        first = block[np.argmin(missing, axis=0), np.arange(n_columns)]
+        base = np.where(counts > 0, first, block.dtype.type(0))
+        filled = np.where(missing, base, block)
+    lowest, highest = (filled.min(axis=0).astype(float), filled.max(axis=0).astype(float))
+    if block.dtype != np.float64 and not _squares_fit(max(-lowest.min(), highest.max())):
+        filled, base = filled.astype(np.float64), base.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):  # infinities are reported later
-        difference = block - base
-        if anything_missing:
-            difference[missing] = 0
+        difference = filled - base
         shift = difference.sum(axis=0).astype(np.float64) / np.maximum(counts, 1)
         squares = np.einsum("nd,nd->d", difference, difference).astype(np.float64)
         squares = np.maximum(squares - counts * shift**2, 0.0)
-        lowest, highest = base + difference.min(axis=0), base + difference.max(axis=0)
-    if not np.isfinite(squares).all():  # an infinity, or nearly: look at the numbers themselves
-        lowest, highest = np.fmin.reduce(block, axis=0), np.fmax.reduce(block, axis=0)
     lowest, highest = (np.where(counts > 0, bound, np.nan) for bound in (lowest, highest))
-    moments = Moments(counts, base + shift, squares, lowest.astype(float), highest.astype(float))
+    moments = Moments(counts, base + shift, squares, lowest, highest)
     return moments, missing if anything_missing else None
+
+
+def _squares_fit(largest: float) -> bool:
+    """Whether sums of squares of such numbers are in the range of single precision."""
+    return largest == 0.0 or 1e-12 < largest < 1e15
 
 
 class PatternBook:

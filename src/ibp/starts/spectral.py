@@ -104,10 +104,9 @@ def spectral_codes(
         noise = fill_missing(matrix, max(bound, max_components), rng, should_stop)
     directions, noise = principal_directions(matrix, n_components, bound, noise, rng, should_stop)
     noise_std = float(np.ldexp(np.sqrt(noise.variance), exponent))
-    if directions.shape[1] == 0:
-        return no_features(matrix.n_rows, noise_std, noise.n_above)
-
     scores, loadings = whitened(matrix, directions)
+    if scores.shape[1] == 0:
+        return no_features(matrix.n_rows, noise_std, noise.n_above)
     rotation = independent_rotation(scores, rng, workers, should_stop)
     codes, separation = cut_in_two(scores @ rotation.T.astype(scores.dtype))
     kept = distinct_columns(codes)
@@ -130,7 +129,8 @@ def whitened(matrix: CentredMatrix, directions: FloatArray) -> tuple[AnyFloatArr
     scores -= scores.mean(axis=0)
     wide = scores.astype(np.float64, copy=False)
     variances, rotation = np.linalg.eigh(wide.T @ wide / matrix.n_rows)
-    kept = variances > RELATIVE_ROUNDING * variances[-1]
+    # There may be no directions, or rounding alone in them: columns of equal, huge numbers.
+    kept = variances > RELATIVE_ROUNDING * variances.max(initial=0.0)
     deviations, rotation = np.sqrt(variances[kept]), rotation[:, kept]
     loadings = deviations[:, None] * (directions @ rotation).T
     return (wide @ (rotation / deviations)).astype(scores.dtype), loadings
