@@ -151,6 +151,13 @@ def factor_entropy(k, location, scale, mean):
 
 
 @kernel
+def factor_entropies(first, last, location, scale, mean, entropies):
+    """Fill in the entropies of some features."""
+    for k in range(first, last):
+        entropies[k] = factor_entropy(k, location, scale, mean)
+
+
+@kernel
 def feature_evidence(k, location, scale, mean, variance, precision, mean_log_precision, log_alpha):
     """eta_k of `ibp.model.factors.feature_evidence` for one feature."""
     n_features = location.shape[1]

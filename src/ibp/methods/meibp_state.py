@@ -16,6 +16,7 @@ from ibp.parallel import Workers, ranges
 FloatArray = npt.NDArray[np.float64]
 # Columns of q(A) that a thread updates at a time.
 COLUMNS_AT_ONCE = 256
+ENTROPIES_AT_ONCE = 1 << 15
 
 
 @dataclass
@@ -136,11 +137,17 @@ class MEIBPState:
     def entropies(self) -> FloatArray:
         """Entropies of the features' factors."""
         q = self.factors
+        entropies = np.empty(self.n_components)
 
-        def entropy(k: int) -> float:
-            return float(factor_kernels.factor_entropy(k, q.location, q.scale, q.mean))
+        def fill(features: slice) -> None:
+            factor_kernels.factor_entropies(
+                features.start, features.stop, q.location, q.scale, q.mean, entropies
+            )
 
-        return np.array(list(self.workers.map(entropy, range(self.n_components))), dtype=float)
+        per_piece = 1 + ENTROPIES_AT_ONCE // max(self.observations.n_features, 1)
+        for _ in self.workers.map(fill, ranges(self.n_components, per_piece)):
+            pass
+        return entropies
 
     def row_forms(self) -> RowForms:
         """What the rows have in common under the present q(A)."""
