@@ -58,7 +58,8 @@ class MEIBP(BinaryFeatureModel):
     alpha : float, default=3.0
         Concentration of the prior: about alpha ln N features are expected.
     noise_std : float, default=None
-        Standard deviation of the noise; None means 0.75 times that of all observed entries.
+        Standard deviation of the noise; None means 0.75 times that of all observed entries, with
+        an intercept about the means of their columns.
     factor_std : float, default=None
         Scale of the half-normal prior of the factors; None likewise.
     learn_hyperparameters : bool, default=True
@@ -406,12 +407,16 @@ default="exact"
         from ibp.loop import run
         from ibp.methods.meibp import MEIBPMethod
 
-        scale = observations.summary.std
+        summary = observations.summary
         start, n_components = self._start(observations)
+        # What an intercept explains is no measure of noise and factors.
+        scale = summary.std_within_columns if self.fit_intercept else summary.std
+        hyperparameters = self._hyperparameters(observations, n_components, scale)
+        intercept_std = INTERCEPT_STDS * (summary.std or hyperparameters.noise_std)
         method = MEIBPMethod(
             start,
-            self._hyperparameters(observations, n_components, scale),
-            intercept_std=INTERCEPT_STDS * scale if self.fit_intercept else None,
+            hyperparameters,
+            intercept_std=intercept_std if self.fit_intercept else None,
             prior=self.prior,
             optimizer=self.optimizer,
             row_start=self.row_start,

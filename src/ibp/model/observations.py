@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from ibp.model.summary import COMPLETE, Summary, summarize
+from ibp.model.summary import COMPLETE, Summary, squares_fit, summarize
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -68,6 +68,8 @@ class Observations:
         cls, values: Any, summary: Summary, *, centre: npt.ArrayLike | None = None
     ) -> Observations:
         """With a summary that was made before."""
+        if values.dtype != np.float64 and not squares_fit(summary.largest):
+            values = values.astype(np.float64)  # products would leave single precision
         if not sparse.issparse(values):
             # Read-only whatever it was: nothing here changes X, and kernels see one type of array.
             values = np.ascontiguousarray(values).view()

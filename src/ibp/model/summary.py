@@ -78,6 +78,12 @@ class Summary:
         return float(np.sqrt(about / n))
 
     @property
+    def std_within_columns(self) -> float:
+        """Standard deviation of all observed entries about the means of their columns."""
+        variances = self.variances
+        return float(np.sqrt(self.counts @ variances / max(self.n_observed, 1)))
+
+    @property
     def largest(self) -> float:
         """Largest magnitude of an observed entry; NaN if there is none."""
         return float(max(np.fmax.reduce(self.highest), -np.fmin.reduce(self.lowest)))
@@ -162,7 +168,7 @@ def _look_at(block: npt.NDArray[np.floating]) -> tuple[Moments, npt.NDArray[np.b
         base = np.where(counts > 0, first, block.dtype.type(0))
         filled = np.where(missing, base, block)
     lowest, highest = (filled.min(axis=0).astype(float), filled.max(axis=0).astype(float))
-    if block.dtype != np.float64 and not _squares_fit(max(-lowest.min(), highest.max())):
+    if block.dtype != np.float64 and not squares_fit(max(-lowest.min(), highest.max())):
         filled, base = filled.astype(np.float64), base.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):  # infinities are reported later
         difference = filled - base
@@ -174,8 +180,8 @@ def _look_at(block: npt.NDArray[np.floating]) -> tuple[Moments, npt.NDArray[np.b
     return moments, missing if anything_missing else None
 
 
-def _squares_fit(largest: float) -> bool:
-    """Whether sums of squares of such numbers are in the range of single precision."""
+def squares_fit(largest: float) -> bool:
+    """Whether sums of squares of such numbers are well in the range of single precision."""
     return largest == 0.0 or 1e-12 < largest < 1e15
 
 
