@@ -669,13 +669,14 @@ def test_stopping_does_not_depend_on_the_unit(factor):
     np.testing.assert_array_equal(one.assignments_, other.assignments_)
 
 
-@pytest.mark.parametrize("exponent", [-60, 60])
-def test_single_precision_of_any_scale(make, exponent):
+@pytest.mark.parametrize("exponent, rtol", [(-60, 1e-4), (-20, 1e-12), (20, 1e-12), (60, 1e-4)])
+def test_single_precision_of_any_scale(make, exponent, rtol):
     data = make_data(missing=0.1).astype(np.float32)
     scaled = np.ldexp(data, exponent)
-    one = make(5, random_state=0).fit(data)
-    other = make(5, random_state=0).fit(scaled)
-    assert other.noise_std_ == pytest.approx(np.ldexp(one.noise_std_, exponent), rel=1e-6)
+    one = make(5, random_state=0, tol=0).fit(data)
+    other = make(5, random_state=0, tol=0).fit(scaled)
+    # Where squares leave single precision, double precision takes over.
+    assert other.noise_std_ == pytest.approx(np.ldexp(one.noise_std_, exponent), rel=rtol)
     np.testing.assert_array_equal(one.assignments_, other.assignments_)
 
 
@@ -926,6 +927,7 @@ def test_one_row(prior, learn):
 
 @pytest.mark.parametrize("prior", ["shifted", "lof"])
 @pytest.mark.parametrize("learn", [False, True])
+@pytest.mark.filterwarnings("ignore:No feature survived")
 def test_one_column(make, prior, learn):
     data = make_data(40, 1)
     model = make(4, prior=prior, learn_hyperparameters=learn, noise_std=0.2, random_state=0)
@@ -944,10 +946,11 @@ def test_one_entry():
 
 
 @pytest.mark.parametrize("prior", ["shifted", "lof"])
+@pytest.mark.filterwarnings("ignore:No feature survived")
 def test_more_features_than_rows(make, prior):
     data = make_data(6, 5)
     model = make(30, prior=prior, noise_std=0.05, random_state=0).fit(data)
-    assert 1 <= model.n_components_ <= 30
+    assert (make is plain) <= model.n_components_ <= 30
     assert never_falls(model.history_["evidence"])
 
 
@@ -1020,7 +1023,8 @@ def test_read_only_arrays(make, holed):
 
 @pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64, np.float16])
 def test_other_number_types(make, dtype):
-    data = np.random.default_rng(0).integers(0, 2, size=(40, 6)).astype(dtype)
+    rng = np.random.default_rng(0)
+    data = np.repeat(rng.integers(0, 2, size=(40, 3)), 2, axis=1).astype(dtype)
     settings = {"n_components": 4, "noise_std": 0.3, "random_state": 0}
     model = make(**settings).fit(data)
     expected = make(**settings).fit(data.astype(np.float64))
@@ -1038,7 +1042,8 @@ def test_single_precision(make, holed, optimizer):
     # Products with X are made in X's own precision; what follows from them is not.
     np.testing.assert_allclose(model.components_, expected.components_, rtol=1e-5, atol=1e-6)
     assert model.components_.dtype == np.float64
-    assert model.evidence_ == pytest.approx(expected.evidence_, rel=1e-5)
+    n_observed = (~np.isnan(single)).sum()
+    assert abs(model.evidence_ - expected.evidence_) < 1e-5 * n_observed
     assert model.score(single) == pytest.approx(expected.score(single.astype(float)), rel=1e-5)
 
 

@@ -339,12 +339,12 @@ STARTS = {
 
 def assert_same_but_for_the_offset(one, other, offset, rtol=1e-6):
     np.testing.assert_array_equal(one.assignments_, other.assignments_)
-    np.testing.assert_allclose(one.components_, other.components_, rtol=rtol, atol=rtol)
-    np.testing.assert_allclose(one.components_std_, other.components_std_, rtol=10 * rtol)
-    np.testing.assert_allclose(other.intercept_ - offset, one.intercept_, rtol=rtol, atol=rtol)
+    Z = one.assignments_
+    np.testing.assert_allclose(
+        other.inverse_transform(Z) - offset, one.inverse_transform(Z), rtol=rtol, atol=rtol
+    )
     assert other.noise_std_ == pytest.approx(one.noise_std_, rel=rtol)
-    assert other.factor_std_ == pytest.approx(one.factor_std_, rel=rtol)
-    assert other.evidence_ == pytest.approx(one.evidence_, rel=rtol)
+    assert other.factor_std_ == pytest.approx(one.factor_std_, rel=10 * rtol)
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -357,6 +357,10 @@ def test_one_offset_for_all_columns_changes_nothing_else(start, size, missing):
     other = MEIBP(**STARTS[start], random_state=0).fit(X + size)
     assert one.n_components_ >= 3
     assert_same_but_for_the_offset(one, other, size)
+    np.testing.assert_allclose(one.components_, other.components_, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(one.components_std_, other.components_std_, rtol=1e-5)
+    np.testing.assert_allclose(other.intercept_ - size, one.intercept_, rtol=1e-6, atol=1e-6)
+    assert other.evidence_ == pytest.approx(one.evidence_, rel=1e-6)
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -369,7 +373,16 @@ def test_offsets_of_the_columns_change_nothing_else(start, size, missing):
     offset = rng.normal(size=12) * size
     one = MEIBP(**STARTS[start], random_state=0).fit(X)
     other = MEIBP(**STARTS[start], random_state=0).fit(X + offset)
-    assert_same_but_for_the_offset(one, other, offset)
+    # The prior of b is as wide as ten standard deviations of all entries, offsets among them; the
+    # wider it is the less it pulls at b. (Features of a poor start may share what one could
+    # explain, and then only their sum is told by the data.)
+    assert_same_but_for_the_offset(one, other, offset, rtol=2e-4)
+    if start == "spectral":
+        np.testing.assert_allclose(one.components_, other.components_, rtol=2e-4, atol=2e-4)
+        np.testing.assert_allclose(other.intercept_ - offset, one.intercept_, atol=2e-4)
+    same = [name for name in one.evidence_parts_ if name not in ("intercept", "hyperparameters")]
+    evidence_of = [sum(model.evidence_parts_[name] for name in same) for model in (one, other)]
+    assert evidence_of[1] == pytest.approx(evidence_of[0], rel=2e-3)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -581,7 +581,7 @@ def test_the_first_version_had_no_intercept(saved, tmp_path):
     loaded = ibp.load(path)
     assert loaded.intercept_.tolist() == [0.0] * 5
     assert loaded.intercept_.dtype == np.float64
-    assert "intercept" not in loaded.evidence_parts_
+    assert loaded.evidence_parts_["intercept"] == 0.0
     codes = loaded.transform(make_data())
     np.testing.assert_allclose(loaded.inverse_transform(codes), codes @ loaded.components_)
     loaded.save(tmp_path / "again")

@@ -75,6 +75,8 @@ def _sparse_squares(
         n = z.shape[0]
         if hidden_from is not None:  # a stored NaN marks what is to be predicted
             row, column = _missing_of(hidden_from[rows])
+            if row.size == 0:  # which scipy would not pick
+                continue
             x = np.asarray(values[rows][row, column], dtype=np.float64).ravel()
             row, column, x = row[~np.isnan(x)], column[~np.isnan(x)], x[~np.isnan(x)]
             residual = x - expected_entries(z, components, intercept, row, column)

@@ -136,15 +136,20 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
     module = importlib.import_module(ESTIMATORS[header["class"]])
     estimator_class = getattr(module, header["class"])
     known = estimator_class._get_param_names()
-    model = estimator_class(**{k: v for k, v in header["parameters"].items() if k in known})
+    parameters = {k: v for k, v in header["parameters"].items() if k in known}
+    if header["version"] == 1:  # which knew no intercept
+        parameters["fit_intercept"] = False
+        header["evidence_parts"].setdefault("intercept", 0.0)
+        arrays["intercept_"] = np.zeros(header["scalars"]["n_features_in_"])
+    model = estimator_class(**parameters)
     model._validate_params()
     for name, kind in SCALARS.items():
         setattr(model, name, _checked(header["scalars"][name], kind, name))
     k, d = model.n_components_, model.n_features_in_
-    if header["version"] == 1:  # which knew no intercept
-        arrays["intercept_"] = np.zeros(d)
     for name, (dtype, axes) in ARRAYS.items():
         _check_array(arrays[name], name, dtype, tuple(k if axis == "K" else d for axis in axes))
+        if not np.isfinite(arrays[name]).all():
+            raise ValueError(f"{name} has entries that are not finite")
         setattr(model, name, arrays[name])
     model.evidence_parts_ = {
         str(name): _checked(value, float, name) for name, value in header["evidence_parts"].items()

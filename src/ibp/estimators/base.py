@@ -44,7 +44,7 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         matrix = check_matrix(self, X, reset=False)
         summary = summarize(matrix, Workers(effective_n_jobs(self.n_jobs)))
         check_range(summary, matrix, X, fitting=False)
-        return Observations.from_summary(matrix, summary)
+        return Observations.from_summary(matrix, summary, centre=self.intercept_)
 
     def _assign(
         self, observations: Observations, *, with_losses: bool = False

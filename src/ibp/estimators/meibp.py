@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 from joblib import effective_n_jobs
+from scipy import sparse
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
@@ -141,8 +142,9 @@ default="exact"
         hyperparameters.
     history_ : dict of ndarrays
         One entry per sweep: evidence, n_components, n_changed (entries of Z),
-        train_log_likelihood (mean per observed entry at E[A]), proven (the fraction of rows proven
-        optimal given everything else) and seconds (since the fit began).
+        train_log_likelihood (mean per observed entry at E[A]), proven (the fraction of rows whose
+        optimum, against the factors and counts that their block started with, was proven) and
+        seconds (since the fit began).
     n_iter_ : int
         Number of sweeps.
     converged_ : bool
@@ -472,10 +474,11 @@ default="exact"
                 f"No convergence within {self.max_iter} sweeps; increase max_iter or tol.",
                 ConvergenceWarning,
             )
-        if self.n_components_ == 0:
+        if self.n_components_ == 0 and result.ending in ("converged", "max_iter"):
+            remedy = "" if self.learn_hyperparameters else "set learn_hyperparameters=True, "
             warn(
                 "No feature survived: the data look like noise at this noise_std. Lower noise_std, "
-                "set learn_hyperparameters=True, or try other starts with n_init."
+                f"{remedy}or try other starts with n_init."
             )
 
     def _hyperparameters(
@@ -582,7 +585,7 @@ default="exact"
                 "mu": self.init.factor_location_,
                 "sigma": self.init.factor_scale_,
             }
-            if self.fit_intercept:
+            if self.fit_intercept and getattr(self.init, "fit_intercept", False):
                 given["intercept"] = self.init.intercept_
             start = self._start_from_dict(given, observations)
         if self.n_components is not None and start.n_components > self.n_components:
@@ -603,7 +606,8 @@ default="exact"
                 f"init must have the keys 'Z', 'mu' and 'sigma'{also}; it has "
                 f"{', '.join(repr(k) for k in init)}."
             )
-        assignments = np.asarray(init["Z"])
+        given: Any = init["Z"]
+        assignments = given.toarray() if sparse.issparse(given) else np.asarray(given)
         if assignments.ndim != 2 or assignments.shape[0] != observations.n_samples:
             raise ValueError(
                 f"init['Z'] has shape {assignments.shape}; X has {observations.n_samples} rows, "

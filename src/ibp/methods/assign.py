@@ -7,6 +7,7 @@ fixed pieces and shared among threads, and the answer does not depend on how man
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,11 +40,17 @@ class FrozenModel:
     node_budget: int
 
     def assign(
-        self, observations: Observations, workers: Workers, *, with_losses: bool = False
+        self,
+        observations: Observations,
+        workers: Workers,
+        *,
+        with_losses: bool = False,
+        should_stop: Callable[[], bool] = lambda: False,
     ) -> tuple[npt.NDArray[np.uint8], FloatArray]:
         """Assignments and, if asked for, what the row objective loses when a bit flips.
 
-        Every search starts from the empty set, so that the answer depends on the row alone.
+        Every search starts from the empty set, so that the answer depends on the row alone. Told
+        to stop, it leaves the remaining rows empty.
         """
         n_rows, n_components = observations.n_samples, self.counts.size
         chosen = np.zeros((n_rows, n_components), dtype=np.uint8)
@@ -61,13 +68,15 @@ class FrozenModel:
                 observations,
                 SharedPatterns.of(observations),
                 Factors(*map(to_layout, (self.location, self.scale, self.mean, self.variance))),
-                to_layout(self.offset),
+                to_layout(self.offset) - observations.centre,
                 self.noise_std**-2.0,
             )
             # All that the rows may need is made before threads share it.
             forms.make_all(np.arange(-1 if not observations.complete else 0, forms.made.size))
 
             def assign_piece(rows: slice) -> None:
+                if should_stop():
+                    return
                 block = observations.rows(rows)
                 form_of_row = forms.patterns.forms_of(observations.row_pattern[rows])
                 n = rows.stop - rows.start

@@ -84,6 +84,8 @@ class MEIBPMethod:
         Limit of the exact search, per row.
     n_jobs : int
         Threads.
+    settling_updates : int
+        Most updates of q(A) and hyperparameters that follow a sweep in which Z was at rest.
     """
 
     start: Start
@@ -96,6 +98,7 @@ class MEIBPMethod:
     shuffle: bool = False
     node_budget: int = 10_000
     n_jobs: int = 1
+    settling_updates: int = MAX_SETTLING_UPDATES
 
     def init(
         self,
@@ -368,7 +371,7 @@ class MEIBPMethod:
         if self.row_start == "empty" and not state.hyperparameters.learned:
             return
         previous = self.evidence(state).total
-        for _ in range(MAX_SETTLING_UPDATES):
+        for _ in range(self.settling_updates):
             self.learn(state)
             state.refresh()
             current = self.evidence(state).total

@@ -89,12 +89,9 @@ class Change:
 
 def change_of(state: MEIBPState, rows: Any, block: Any, old: Codes, new: Codes) -> Change:
     """The change of the statistics when ``rows`` change their codes; ``block`` is their values."""
-    gram_new, totals_new = code_sums(state.observations, rows, new)
-    gram_old, totals_old = code_sums(state.observations, rows, old)
     difference = new.astype(np.int8) - old.astype(np.int8)
     return Change(
-        gram_new - gram_old,
-        totals_new - totals_old,
+        *code_sums(state.observations, rows, new, less=old),
         data_sums(block, difference).astype(np.float64),
     )
 

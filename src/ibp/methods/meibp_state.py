@@ -155,7 +155,7 @@ class MEIBPState:
             self.observations,
             self.patterns,
             self.factors,
-            self.observations.centre + self.intercept.mean,
+            self.intercept.mean,
             self.hyperparameters.noise_precision.mean,
         )
 

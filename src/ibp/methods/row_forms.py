@@ -65,7 +65,7 @@ class SharedPatterns:
 
 
 class RowForms:
-    """The forms of one q(A).
+    """The forms of one q(A) and of an intercept, ``offset`` from the centre.
 
     Attributes
     ----------
@@ -95,7 +95,9 @@ class RowForms:
         self.noise_precision = noise_precision
         self.components = observations.from_layout(factors.mean).astype(observations.dtype)
         self.mean = factors.mean
-        self.constant_terms = factors.mean * offset + 0.5 * factors.variance
+        self.constant_terms = (
+            factors.mean * (observations.left_in + offset) + 0.5 * factors.variance
+        )
         self.quadratic = np.empty((n_forms, k, k))
         self.constant = np.empty((n_forms, k))
         self.needed = np.empty((n_forms, k))

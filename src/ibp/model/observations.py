@@ -6,6 +6,8 @@ stays as it was given; rows of it are filled on their way through.
 
 The model describes X less a fixed ``centre`` per column: the column means if there is an intercept,
 so that it has a small number to learn, else zero. X is never centred in memory; sums over it are.
+Only in single precision, where products with a large offset would lose the digits that matter, rows
+have it taken off before they are multiplied.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ IntArray = npt.NDArray[np.int64]
 # Rows of X that are worked on together: they should fit the cache of a core.
 PIECE_ROWS = 256
 SPARSE_PIECE_ROWS = 2048
+# Offsets of more standard deviations than this are taken off single-precision rows.
+FAR_OFF = 8.0
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class Observations:
         The fixed centre, and the sums of the observed entries about it; in layout order.
     sum_of_squares : float
         About the centre, over the observed entries.
+    taken_off : ndarray of shape (D,) or None
+        What `rows` subtracts from the columns, in the user's order and X's precision.
     """
 
     values: Any
@@ -57,6 +63,7 @@ class Observations:
     centre: FloatArray
     column_sums: FloatArray
     sum_of_squares: float
+    taken_off: npt.NDArray[np.floating] | None = None
 
     @classmethod
     def from_array(cls, values: Any, *, centre: npt.ArrayLike | None = None) -> Observations:
@@ -79,6 +86,8 @@ class Observations:
         group_start = np.concatenate([[0], np.cumsum(group_size)]).astype(np.int64)
         about = np.zeros(order.size) if centre is None else np.asarray(centre, dtype=np.float64)
         offset = summary.means - about
+        single = values.dtype != np.float64 and not sparse.issparse(values)
+        far = np.abs(about).max(initial=0.0) > FAR_OFF * summary.std_within_columns
         return cls(
             values,
             summary,
@@ -88,6 +97,7 @@ class Observations:
             about[order],
             (summary.counts * offset)[order],
             float(summary.squares.sum() + summary.counts @ offset**2),
+            about.astype(values.dtype) if single and far else None,
         )
 
     def take(self, rows: IntArray) -> Observations:
@@ -146,11 +156,14 @@ class Observations:
         return np.repeat(np.arange(self.n_groups), np.diff(self.group_start))
 
     def rows(self, rows: Any) -> Any:
-        """Some rows as something to multiply by, missing entries being zero; not centred.
+        """Some rows as something to multiply by, missing entries being zero.
 
-        A view of X if the rows are consecutive and complete.
+        Not centred, but for what is ``taken_off``; so `left_in` is still to be subtracted. A view
+        of X, as a rule, if the rows are consecutive and complete.
         """
         block = self.values[rows]
+        if self.taken_off is not None:
+            block = block - self.taken_off
         if (self.row_pattern[rows] == COMPLETE).all():
             return block
         if not self.sparse:
@@ -158,6 +171,13 @@ class Observations:
         block = block.copy()
         block.data[np.isnan(block.data)] = 0
         return block
+
+    @property
+    def left_in(self) -> FloatArray:
+        """What of the centre is still in the rows that `rows` gives, in layout order."""
+        if self.taken_off is None:
+            return self.centre
+        return np.asarray(self.centre - self.to_layout(self.taken_off.astype(np.float64)))
 
     def missing_entries(self, rows: Any) -> tuple[IntArray, IntArray]:
         """What some rows miss: numbers among these rows, and layout positions, both sorted."""

@@ -113,13 +113,13 @@ class Statistics:
 
 
 def data_sums(block: Any, codes: npt.NDArray[np.generic]) -> npt.NDArray[np.floating]:
-    """Z'X of some rows as `Observations.rows` gives them: not centred, the user's columns."""
+    """Z'X of some rows as `Observations.rows` gives them, in the user's column order."""
     return np.asarray(codes.T.astype(block.dtype) @ block)
 
 
 def centre_sums(observations: Observations, totals: FloatArray) -> FloatArray:
-    """What Z'X loses when X is centred, from the column sums of Z in each group; K x D."""
-    return totals[observations.group_of_position].T * observations.centre
+    """What `data_sums` lose when X is centred, from the column sums of Z in each group; K x D."""
+    return totals[observations.group_of_position].T * observations.left_in
 
 
 def sums_by_column(
@@ -132,28 +132,41 @@ def sums_by_column(
 
 
 def code_sums(
-    observations: Observations, rows: Any, codes: npt.NDArray[np.generic]
+    observations: Observations,
+    rows: Any,
+    codes: npt.NDArray[np.generic],
+    less: npt.NDArray[np.generic] | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Z'Z and column sums of Z over the given rows: one for all groups, or one for each.
 
-    Shapes (1 or G, K, K) and (1 or G, K).
+    Shapes (1 or G, K, K) and (1 or G, K). If codes are given as ``less``, less their sums.
     """
     z = codes.astype(np.float64)
+    y = np.zeros((z.shape[0], 0)) if less is None else less.astype(np.float64)
     k = z.shape[1]
     pattern = observations.row_pattern[rows]
     if (pattern == COMPLETE).all():
-        return (z.T @ z)[None], z.sum(axis=0)[None]
+        gram, totals = z.T @ z, z.sum(axis=0)
+        if less is not None:
+            gram, totals = gram - y.T @ y, totals - y.sum(axis=0)
+        return gram[None], totals[None]
     labels, first, member = np.unique(pattern, return_index=True, return_inverse=True)
     if labels[0] == OWN_PATTERN or 4 * labels.size > z.shape[0]:
-        codes_of, pairs = z, (z[:, :, None] * z[:, None, :]).reshape(z.shape[0], k * k)
+        codes_of, pairs = z, z[:, :, None] * z[:, None, :]
+        if less is not None:
+            codes_of, pairs = z - y, pairs - y[:, :, None] * y[:, None, :]
         missing = observations.missing_groups(rows)
     else:  # rows of one pattern are summed together first
-        members = [z[member.ravel() == label] for label in range(labels.size)]
-        codes_of = np.stack([part.sum(axis=0) for part in members])
-        pairs = np.stack([part.T @ part for part in members]).reshape(labels.size, k * k)
+        members = [member.ravel() == label for label in range(labels.size)]
+        codes_of = np.stack([z[part].sum(axis=0) for part in members])
+        pairs = np.stack([z[part].T @ z[part] for part in members])
+        if less is not None:
+            codes_of = codes_of - np.stack([y[part].sum(axis=0) for part in members])
+            pairs = pairs - np.stack([y[part].T @ y[part] for part in members])
         numbers = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
         missing = observations.missing_groups(numbers[first])
     # All rows, less those that miss the group: often few.
+    pairs = pairs.reshape(pairs.shape[0], k * k)
     gram = pairs.sum(axis=0) - missing.T @ pairs
     totals = codes_of.sum(axis=0) - missing.T @ codes_of
     return gram.reshape(missing.shape[1], k, k), totals

@@ -29,7 +29,7 @@ SAMPLE_ROWS, ROWS_PER_FEATURE = 5_000, 100
 MOST_COMPONENTS = 50
 # Components are taken for two-valued if their two modes explain this share of their variance.
 TWO_VALUED = 0.85
-TRIAL_SWEEPS = 5
+TRIAL_SWEEPS, TRIAL_SETTLING, TRIAL_BUDGET = 5, 3, 16
 SETTLING_UPDATES = 10
 
 
@@ -59,6 +59,8 @@ class CodesStart:
             workers,
         )
         for _ in range(SETTLING_UPDATES):
+            if should_stop():
+                break
             state.refresh()
             method.learn(state)
         return point_of(state)
@@ -110,21 +112,20 @@ class AutomaticStart:
         assert trial.best is not None
         if rows is None:
             return point_of(trial.best)
-        return extended(method, trial.best, observations, workers)
+        return extended(method, trial.best, observations, workers, should_stop)
 
     def compete(self, trial: Trial, most: int) -> None:
         """Try candidates, the likelier ones first, until one is good enough.
 
-        Without a number of features given, the number of eigenvalues above the noise edge competes
-        with the largest that we would try. Unless the components are two-valued, the best so far
-        competes with a random start.
+        As many components as there are eigenvalues above the noise edge compete with as many as
+        there may be. Unless the better ones are two-valued, they compete with a random start.
         """
         n_components, two_valued = most, False
         if self.spectral:
-            codes = trial.spectral_codes(self.n_components, most)
+            codes = trial.spectral_codes(None, most)
             trial.run(CodesStart(codes.assignments))
             n_components, two_valued = describe(codes)
-            if self.n_components is None and n_components < most:
+            if n_components < most:
                 codes = trial.spectral_codes(most, most)
                 if trial.run(CodesStart(codes.assignments)):
                     n_components, two_valued = describe(codes)
@@ -172,7 +173,7 @@ class Trial:
         """A few sweeps from a start; whether they led further than any before."""
         if self.best is not None and self.should_stop():
             return False
-        method = replace(self.method, start=start)
+        method = replace(self.method, start=start, settling_updates=TRIAL_SETTLING)
         state = method.init(self.sample, self.rng, self.should_stop)
         for _ in range(TRIAL_SWEEPS):
             if self.should_stop() or method.step(state, self.should_stop).n_changed == 0:
@@ -195,7 +196,11 @@ def sample_rows(
 
 
 def extended(
-    method: Any, state: MEIBPState, observations: Observations, workers: Workers
+    method: Any,
+    state: MEIBPState,
+    observations: Observations,
+    workers: Workers,
+    should_stop: Callable[[], bool],
 ) -> StartingPoint:
     """The features of a sample, assigned to all rows."""
     sample, factors = state.observations, state.factors
@@ -210,9 +215,9 @@ def extended(
         noise_std=state.hyperparameters.noise_std,
         optimizer=method.optimizer,
         thorough=method.row_start == "current",
-        node_budget=method.node_budget,
+        node_budget=TRIAL_BUDGET,
     )
-    assignments, _ = frozen.assign(observations, workers)
+    assignments, _ = frozen.assign(observations, workers, should_stop=should_stop)
     intercept = state.intercept
     mean = sample.from_layout(intercept.mean)
     return StartingPoint(
