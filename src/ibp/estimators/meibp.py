@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 from joblib import effective_n_jobs
-from scipy import sparse
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
@@ -490,9 +489,10 @@ default="exact"
             if given is None and self.learn_hyperparameters:
                 given = getattr(self.init, f"{name}_", None)
             if given is None and not scale > 0:
+                where = " in each column" if self.fit_intercept else ""
                 raise ValueError(
-                    f"X is constant, so there is no scale to estimate {name} from. Give {name} "
-                    "explicitly or check the data."
+                    f"X is constant{where} (n_samples = {observations.n_samples}), so there is no "
+                    f"scale to estimate {name} from. Give {name} explicitly or check the data."
                 )
             stds[name] = DEFAULT_STD_FRACTION * scale if given is None else float(given)
             if not SMALLEST_STD < stds[name] < LARGEST_STD:
@@ -606,8 +606,8 @@ default="exact"
                 f"init must have the keys 'Z', 'mu' and 'sigma'{also}; it has "
                 f"{', '.join(repr(k) for k in init)}."
             )
-        given: Any = init["Z"]
-        assignments = given.toarray() if sparse.issparse(given) else np.asarray(given)
+        given = init["Z"]
+        assignments = np.asarray(given.toarray() if hasattr(given, "toarray") else given)
         if assignments.ndim != 2 or assignments.shape[0] != observations.n_samples:
             raise ValueError(
                 f"init['Z'] has shape {assignments.shape}; X has {observations.n_samples} rows, "
