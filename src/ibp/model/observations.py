@@ -26,7 +26,7 @@ IntArray = npt.NDArray[np.int64]
 
 # Rows of X that are worked on together: they should fit the cache of a core.
 PIECE_ROWS = 256
-SPARSE_PIECE_ROWS = 2048
+SPARSE_PIECE_ROWS = 4096
 # Offsets of more standard deviations than this are taken off single-precision rows.
 FAR_OFF = 8.0
 
@@ -161,7 +161,7 @@ class Observations:
         Not centred, but for what is ``taken_off``; so `left_in` is still to be subtracted. A view
         of X, as a rule, if the rows are consecutive and complete.
         """
-        block = self.values[rows]
+        block = self._picked(rows)
         if self.taken_off is not None:
             block = block - self.taken_off
         if (self.row_pattern[rows] == COMPLETE).all():
@@ -171,6 +171,16 @@ class Observations:
         block = block.copy()
         block.data[np.isnan(block.data)] = 0
         return block
+
+    def _picked(self, rows: Any) -> Any:
+        """Some rows as they are; consecutive ones share the memory of X, sparse ones too."""
+        if not (self.sparse and isinstance(rows, slice)):
+            return self.values[rows]
+        x = self.values
+        first, last = x.indptr[rows.start], x.indptr[rows.stop]
+        parts = (x.data[first:last], x.indices[first:last])
+        bounds = x.indptr[rows.start : rows.stop + 1] - first
+        return sparse.csr_array((*parts, bounds), shape=(bounds.size - 1, x.shape[1]), copy=False)
 
     @property
     def left_in(self) -> FloatArray:
