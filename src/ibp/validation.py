@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any, cast
@@ -99,7 +100,7 @@ def warn_about_data(summary: Summary, matrix: Any, X: Any, *, fit_intercept: boo
             "never negative. Set fit_intercept=True, or shift the data as the paper does, "
             "X - np.nanmin(X); ibp never shifts it for you.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=level_of_user(),
         )
     variances = summary.variances
     varying = variances[variances > 0]
@@ -112,8 +113,16 @@ def warn_about_data(summary: Summary, matrix: Any, X: Any, *, fit_intercept: boo
             "decide the fit. If they are in different units, divide each by its standard deviation "
             "or maximum.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=level_of_user(),
         )
+
+
+def level_of_user() -> int:
+    """The ``stacklevel`` that makes a warning point at the line outside ibp and scikit-learn."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] in ("ibp", "sklearn"):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _column_name(j: int, X: Any) -> str:

@@ -27,6 +27,7 @@ from ibp.validation import (
     check_columns_observed,
     check_matrix,
     check_range,
+    level_of_user,
     warn_about_data,
 )
 
@@ -341,20 +342,7 @@ default="exact"
         MEIBP
             The fitted model.
         """
-        if unsupported.get("sample_weight", 0) is None:
-            del unsupported["sample_weight"]
-        if unsupported:
-            raise TypeError(
-                f"{type(self).__name__}.fit does not support {', '.join(sorted(unsupported))}. "
-                "For integer sample weights repeat the rows."
-            )
-        matrix = check_matrix(self, X, reset=True)
-        summary = summarize(matrix, Workers(effective_n_jobs(self.n_jobs)))
-        check_range(summary, matrix, X, fitting=True)
-        check_columns_observed(summary, X)
-        warn_about_data(summary, matrix, X, fit_intercept=self.fit_intercept)
-        centre = summary.means if self.fit_intercept else None
-        self._run(Observations.from_summary(matrix, summary, centre=centre))
+        self._fit(X, unsupported)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -378,7 +366,25 @@ default="exact"
         ndarray of shape (n_samples, n_components_), uint8
             1 where a row has a feature.
         """
-        return self.fit(X, y, **unsupported).assignments_.copy()
+        self._fit(X, unsupported)
+        return self.assignments_.copy()
+
+    def _fit(self, X: Any, unsupported: dict[str, Any]) -> None:
+        """Validate and run."""
+        if unsupported.get("sample_weight", 0) is None:
+            del unsupported["sample_weight"]
+        if unsupported:
+            raise TypeError(
+                f"{type(self).__name__}.fit does not support {', '.join(sorted(unsupported))}. "
+                "For integer sample weights repeat the rows."
+            )
+        matrix = check_matrix(self, X, reset=True)
+        summary = summarize(matrix, Workers(effective_n_jobs(self.n_jobs)))
+        check_range(summary, matrix, X, fitting=True)
+        check_columns_observed(summary, X)
+        warn_about_data(summary, matrix, X, fit_intercept=self.fit_intercept)
+        centre = summary.means if self.fit_intercept else None
+        self._run(Observations.from_summary(matrix, summary, centre=centre))
 
     def _assign(
         self, observations: Observations, *, with_losses: bool = False
@@ -464,7 +470,7 @@ default="exact"
 
     def _warn_about_fit(self, result: Any) -> None:
         def warn(message: str, category: type[Warning] = UserWarning) -> None:
-            warnings.warn(message, category, stacklevel=6)
+            warnings.warn(message, category, stacklevel=level_of_user())
 
         if result.interrupted:
             warn(f"Interrupted: this is the model after {self.n_iter_} sweeps.")
