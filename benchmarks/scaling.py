@@ -83,9 +83,11 @@ def main() -> None:
         return
     parser = common.parser("scaling", __doc__)
     parser.add_argument("--repetitions", type=int, default=2)
+    parser.add_argument("--sizes", type=int, nargs="+", help="numbers of rows")
+    parser.add_argument("--numbers", type=int, nargs="+", help="numbers of features")
     arguments = parser.parse_args()
-    sizes = [30_000, 100_000, 300_000, 1_000_000, 3_000_000]
-    numbers, n_fixed = [5, 10, 20, 50, 100, 200], 100_000
+    sizes = arguments.sizes or [30_000, 100_000, 300_000, 1_000_000, 3_000_000]
+    numbers, n_fixed = arguments.numbers or [5, 10, 20, 50, 100, 200], 100_000
     if arguments.quick:
         sizes, numbers, n_fixed = [5_000, 20_000], [5, 20], 5_000
     jobs = [("N", n, 20, missing) for missing in (False, True) for n in sizes]
