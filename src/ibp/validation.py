@@ -120,7 +120,10 @@ def warn_about_data(summary: Summary, matrix: Any, X: Any, *, fit_intercept: boo
 def level_of_user() -> int:
     """The ``stacklevel`` that makes a warning point at the line outside ibp and scikit-learn."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] in ("ibp", "sklearn"):
+    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in (
+        "ibp",
+        "sklearn",
+    ):
         level, frame = level + 1, frame.f_back
     return level
 
