@@ -28,6 +28,7 @@ from threadpoolctl import threadpool_info
 from ibp import MEIBP
 from ibp.blas import single_threaded_blas
 from ibp.datasets import make_binary_factors
+from ibp.estimators.meibp import INTERCEPT_STDS
 from ibp.evaluate import held_out_block, row_log_likelihood
 from ibp.methods.meibp import MEIBPMethod
 from ibp.model import GammaPosterior, Hyperparameters, Observations, summarize
@@ -41,7 +42,6 @@ ROWS_AT_ONCE = 4096
 NEARLY = 0.999
 # What the paper scores held-out entries at, in standard deviations of the data.
 PAPER_STD_FRACTION = 0.75
-INTERCEPT_STDS = 10.0
 
 
 # ---------------------------------------------------------------- arguments and reports

@@ -115,8 +115,6 @@ class Rows:
     def frozen(self, optimizer: str) -> FrozenModel:
         """The model as new rows meet it."""
         return FrozenModel(
-            location=self.factors,
-            scale=np.ones(self.factors.shape),
             mean=self.factors,
             variance=self.variance,
             offset=self.offset,

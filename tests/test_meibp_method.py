@@ -271,18 +271,8 @@ def test_factor_kernels_agree_with_the_model(seed, missing, intercept):
             getattr(state.factors, name), getattr(reference, name), rtol=1e-11, atol=1e-13
         )
     etas = factors.feature_evidence(state.factors, state.hyperparameters)
-    tau = state.hyperparameters.factor_precision
     for k in range(state.n_components):
-        found = factor_kernels.feature_evidence(
-            k,
-            state.factors.location,
-            state.factors.scale,
-            state.factors.mean,
-            state.factors.variance,
-            tau.mean,
-            tau.mean_log,
-            state.hyperparameters.alpha.mean_log,
-        )
+        found = factor_kernels.feature_evidence(k, state.factor_arrays(), state.prior_terms())
         assert found == pytest.approx(etas[k], rel=1e-10, abs=1e-10)
     x = rng.normal(size=state.observations.n_features)
     x[rng.random(x.size) < 0.4] = np.nan

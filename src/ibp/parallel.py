@@ -33,6 +33,11 @@ class Workers:
             self._pool = ThreadPoolExecutor(self.n_jobs)
         return self._in_order(self._pool, work, pieces)
 
+    def each(self, work: Callable[[Piece], None], pieces: Iterable[Piece]) -> None:
+        """Do every piece of work that has no result."""
+        for _ in self.map(work, pieces):
+            pass
+
     def _in_order(
         self, pool: ThreadPoolExecutor, work: Callable[[Piece], Result], pieces: list[Piece]
     ) -> Iterator[Result]:

@@ -393,8 +393,6 @@ default="exact"
         from ibp.methods.assign import FrozenModel  # compiled code: loaded when it is needed
 
         frozen = FrozenModel(
-            location=self.factor_location_,
-            scale=self.factor_scale_,
             mean=self.components_,
             variance=self.components_std_**2,
             offset=self.intercept_,
@@ -560,14 +558,15 @@ default="exact"
 
     def _start(self, observations: Observations) -> tuple[Any, int]:
         """The start, and the number of features to expect."""
-        from ibp.starts.automatic import AutomaticStart
+        from ibp.starts.automatic import AutomaticStart, SampledRandomStart
         from ibp.starts.random import RandomStart
 
         if isinstance(self.init, str):
-            if self.init == "spectral" or self.n_components is None:
-                start = AutomaticStart(self.n_components, spectral=self.init == "spectral")
-                return start, start.n_expected(observations)
-            return RandomStart(int(self.n_components)), int(self.n_components)
+            if self.init == "random" and self.n_components is not None:
+                return RandomStart(int(self.n_components)), int(self.n_components)
+            kind = AutomaticStart if self.init == "spectral" else SampledRandomStart
+            sampled = kind(self.n_components)
+            return sampled, sampled.most_components(observations.n_samples)
         if isinstance(self.init, dict):
             start = self._start_from_dict(self.init, observations)
         else:

@@ -97,26 +97,22 @@ def decide_row(
     new,
     column_hash,
     counts,
-    location,
-    scale,
-    mean,
-    variance,
-    factor_precision,
-    factor_mean_log_precision,
-    mean_log_alpha,
-    left_ordered,
-    optimizer,
-    node_budget,
-    cold,
+    factors,
+    prior,
+    search,
     uniforms,
     space,
 ):
     """Write the best row found, given the row ``old`` and the counts with it, into ``new``.
 
-    ``likelihood`` is the linear term of the row objective without the prior. ``cold`` searches are
-    the authors': from the empty set, without complement or exchanges, accepted whatever they find.
-    Others start from the row as it is and never lower the bound. Returns (bits changed, proven).
+    ``likelihood`` is the linear term of the row objective without the prior. ``factors`` is q(A):
+    location, scale, mean, variance; ``prior`` the terms of eta: E tau_A, E ln tau_A, E ln alpha;
+    ``search`` says whether the classes are left-ordered, the optimiser, its budget, and whether it
+    is cold. Cold searches are the authors': from the empty set, without complement or exchanges,
+    accepted whatever they find. Others start from the row as it is and never lower the bound.
+    Returns (bits changed, proven).
     """
+    left_ordered, optimizer, node_budget, cold = search
     linear, others, gains, group, group_values, group_count, search_space = space
     n_components = old.shape[0]
     for k in range(n_components):
@@ -125,16 +121,7 @@ def decide_row(
         if others[k] > 0:
             linear[k] += math.log(others[k] / (n_samples - others[k]))
         else:
-            linear[k] += -math.log(n_samples) + feature_evidence(
-                k,
-                location,
-                scale,
-                mean,
-                variance,
-                factor_precision,
-                factor_mean_log_precision,
-                mean_log_alpha,
-            )
+            linear[k] += -math.log(n_samples) + feature_evidence(k, factors, prior)
     if left_ordered:
         n_groups = group_equal_columns(row, old, others, column_hash, group, group_values)
     else:
@@ -187,21 +174,14 @@ def visit_rows(
     assignments,
     column_hash,
     counts,
-    location,
-    scale,
-    mean,
-    variance,
-    factor_precision,
-    factor_mean_log_precision,
-    mean_log_alpha,
-    left_ordered,
-    optimizer,
-    node_budget,
-    cold,
+    factors,
+    prior,
+    search,
     uniforms,
 ):
     """Decide ``rows`` in that order; row i has the quadratic form number ``form_of_row[i]``.
 
+    Other arguments are as in `decide_row`.
     Overwrites their rows of ``assignments`` (which holds these rows only), the hashes and the
     counts; features may lose their last row. Returns (bits changed, rows proven optimal).
     """
@@ -224,17 +204,9 @@ def visit_rows(
             new,
             column_hash,
             counts,
-            location,
-            scale,
-            mean,
-            variance,
-            factor_precision,
-            factor_mean_log_precision,
-            mean_log_alpha,
-            left_ordered,
-            optimizer,
-            node_budget,
-            cold,
+            factors,
+            prior,
+            search,
             uniforms[i % uniforms.shape[0]],
             space,
         )

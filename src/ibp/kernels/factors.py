@@ -158,14 +158,19 @@ def factor_entropies(first, last, location, scale, mean, entropies):
 
 
 @kernel
-def feature_evidence(k, location, scale, mean, variance, precision, mean_log_precision, log_alpha):
-    """eta_k of `ibp.model.factors.feature_evidence` for one feature."""
+def feature_evidence(k, factors, prior):
+    """eta_k of `ibp.model.factors.feature_evidence` for one feature.
+
+    ``factors`` is (location, scale, mean, variance), ``prior`` is E tau_A, E ln tau_A, E ln alpha.
+    """
+    location, scale, mean, variance = factors
+    precision, mean_log_precision, mean_log_alpha = prior
     n_features = location.shape[1]
     second = 0.0
     for d in range(n_features):
         second += mean[k, d] * mean[k, d] + variance[k, d]
-    prior = 0.5 * n_features * (mean_log_precision + math.log(2.0 / math.pi))
-    return prior - 0.5 * precision * second + factor_entropy(k, location, scale, mean) + log_alpha
+    constant = 0.5 * n_features * (mean_log_precision + math.log(2.0 / math.pi)) + mean_log_alpha
+    return constant - 0.5 * precision * second + factor_entropy(k, location, scale, mean)
 
 
 @kernel

@@ -66,27 +66,23 @@ def sweep_rows(
     totals,
     cross,
     counts,
-    location,
-    scale,
-    mean,
-    variance,
+    factors,
     noise_precision,
-    factor_precision,
-    factor_mean_log_precision,
-    mean_log_alpha,
-    left_ordered,
-    optimizer,
-    node_budget,
-    cold,
+    prior,
+    search,
     uniforms,
 ):
     """Visit ``rows[first:last]`` in that order, updating every array of the state in place.
 
     Stops early when a feature loses its last row, so that the caller can drop it. ``dirty`` says
     that rows have changed since q(A) was refreshed; the caller refreshes it after the last row.
+    ``factors``, ``prior`` and ``search`` are as in `decide_row`.
 
     Returns (next position, bits changed, rows proven optimal, dirty).
     """
+    location, scale, mean, variance = factors
+    factor_precision = prior[0]
+    optimizer = search[1]
     n_samples = values.shape[0]
     n_components, n_features = mean.shape
     x = np.empty(n_features)
@@ -178,17 +174,9 @@ def sweep_rows(
             new,
             column_hash,
             counts,
-            location,
-            scale,
-            mean,
-            variance,
-            factor_precision,
-            factor_mean_log_precision,
-            mean_log_alpha,
-            left_ordered,
-            optimizer,
-            node_budget,
-            cold,
+            factors,
+            prior,
+            search,
             uniforms[(position - first) % uniforms.shape[0]],
             space,
         )

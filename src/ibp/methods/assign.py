@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ibp.blas import single_threaded_blas
 from ibp.kernels.block_rows import improve_rows
 from ibp.methods.row_forms import RowForms, SharedPatterns, own_missing
-from ibp.model import Factors, Observations
+from ibp.model import Observations
 from ibp.parallel import Workers, ranges
 from ibp.submodular import OPTIMIZERS
 
@@ -27,8 +27,6 @@ FloatArray = npt.NDArray[np.float64]
 class FrozenModel:
     """What is needed to place new rows: factors in the user's column order, counts, settings."""
 
-    location: FloatArray
-    scale: FloatArray
     mean: FloatArray
     variance: FloatArray
     offset: FloatArray
@@ -67,7 +65,8 @@ class FrozenModel:
             forms = RowForms(
                 observations,
                 SharedPatterns.of(observations),
-                Factors(*map(to_layout, (self.location, self.scale, self.mean, self.variance))),
+                to_layout(self.mean),
+                to_layout(self.variance),
                 to_layout(self.offset) - observations.centre,
                 self.noise_std**-2.0,
             )
@@ -102,6 +101,5 @@ class FrozenModel:
                     losses[rows] if with_losses else losses,
                 )
 
-            for _ in workers.map(assign_piece, ranges(n_rows, observations.piece_rows)):
-                pass
+            workers.each(assign_piece, ranges(n_rows, observations.piece_rows))
         return chosen, losses

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibp.methods.base import StepReport
-from ibp.methods.meibp_blocks import update_block
+from ibp.methods.meibp_blocks import search_settings, update_block
 from ibp.methods.meibp_state import MEIBPState
 from ibp.model import (
     Factors,
@@ -34,8 +34,7 @@ from ibp.model import (
 from ibp.model.evidence import Evidence
 from ibp.model.ibp_prior import Prior
 from ibp.parallel import Workers, ranges
-from ibp.starts.base import Start
-from ibp.submodular import OPTIMIZERS
+from ibp.starts.base import Start, Task
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -108,12 +107,12 @@ class MEIBPMethod:
     ) -> MEIBPState:
         """Draw the start, drop what is empty and update q(A) once."""
         workers = Workers(self.n_jobs)
-        point = self.start.draw(self, observations, rng, workers, should_stop)
+        point = self.start.draw(Task(self, observations, rng, workers, should_stop))
         state = MEIBPState.from_parts(
             observations,
             point.assignments,
             Factors.from_parameters(point.location, point.scale),
-            point.intercept or self.no_intercept_yet(observations),
+            point.intercept or self.initial_intercept(observations),
             point.hyperparameters or self.hyperparameters,
             rng,
             workers,
@@ -125,7 +124,7 @@ class MEIBPMethod:
         state.update_factors(np.zeros(observations.n_features))
         return state
 
-    def no_intercept_yet(self, observations: Observations) -> Intercept:
+    def initial_intercept(self, observations: Observations) -> Intercept:
         """The intercept before anything is known."""
         if self.intercept_std is None:
             return NoIntercept.of_width(observations.n_features)
@@ -262,7 +261,7 @@ class MEIBPMethod:
         """
         from ibp.kernels.sequential_sweep import sweep_rows  # compiled if needed only
 
-        observations, statistics, factors = state.observations, state.statistics, state.factors
+        observations, statistics = state.observations, state.statistics
         hyperparameters = state.hyperparameters
         position, n_changed, n_proven, dirty = sweep_rows(
             observations.values,
@@ -285,18 +284,10 @@ class MEIBPMethod:
             statistics.totals,
             statistics.cross,
             statistics.counts,
-            factors.location,
-            factors.scale,
-            factors.mean,
-            factors.variance,
+            state.factor_arrays(),
             hyperparameters.noise_precision.mean,
-            hyperparameters.factor_precision.mean,
-            hyperparameters.factor_precision.mean_log,
-            hyperparameters.alpha.mean_log,
-            self.prior == "lof",
-            OPTIMIZERS[self.optimizer],
-            self.budget(state),
-            self.row_start == "empty",
+            state.prior_terms(),
+            search_settings(self, state),
             self.uniforms(state, last - first),
         )
         state.drop_empty()

@@ -72,6 +72,16 @@ class RowSettings(Protocol):
         ...
 
 
+def search_settings(settings: RowSettings, state: MEIBPState) -> tuple[bool, int, int, bool]:
+    """How a kernel is to search rows one by one."""
+    return (
+        settings.prior == "lof",
+        OPTIMIZERS[settings.optimizer],
+        settings.budget(state),
+        settings.row_start == "empty",
+    )
+
+
 @dataclass
 class Change:
     """Sums of what changes with some rows: of Z'Z, of Z, of Z'X (as `data_sums` gives it)."""
@@ -286,8 +296,7 @@ def visit_one_by_one(
     settings: RowSettings, state: MEIBPState, forms: RowForms, rows: IntArray
 ) -> tuple[int, int]:
     """Optimise rows one after another with the exact objective; q(A) stays."""
-    observations, statistics, factors = state.observations, state.statistics, state.factors
-    hyperparameters = state.hyperparameters
+    observations, statistics = state.observations, state.statistics
     n_changed, n_proven = 0, 0
     for part in ranges(rows.size, ROWS_ONE_BY_ONE):
         which = rows[part]
@@ -307,17 +316,9 @@ def visit_one_by_one(
             new,
             state.column_hash,
             statistics.counts,
-            factors.location,
-            factors.scale,
-            factors.mean,
-            factors.variance,
-            hyperparameters.factor_precision.mean,
-            hyperparameters.factor_precision.mean_log,
-            hyperparameters.alpha.mean_log,
-            settings.prior == "lof",
-            OPTIMIZERS[settings.optimizer],
-            settings.budget(state),
-            settings.row_start == "empty",
+            state.factor_arrays(),
+            state.prior_terms(),
+            search_settings(settings, state),
             settings.uniforms(state, which.size),
         )
         n_changed += changed

@@ -122,8 +122,7 @@ class MEIBPState:
                 columns.stop,
             )
 
-        for _ in self.workers.map(update, ranges(d, COLUMNS_AT_ONCE)):
-            pass
+        self.workers.each(update, ranges(d, COLUMNS_AT_ONCE))
 
     def update_intercept(self) -> None:
         """The intercept that suits the factors."""
@@ -145,16 +144,26 @@ class MEIBPState:
             )
 
         per_piece = 1 + ENTROPIES_AT_ONCE // max(self.observations.n_features, 1)
-        for _ in self.workers.map(fill, ranges(self.n_components, per_piece)):
-            pass
+        self.workers.each(fill, ranges(self.n_components, per_piece))
         return entropies
+
+    def factor_arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """q(A) for the kernels: location, scale, mean, variance."""
+        q = self.factors
+        return q.location, q.scale, q.mean, q.variance
+
+    def prior_terms(self) -> tuple[float, float, float]:
+        """What a feature's evidence takes from the hyperparameters."""
+        tau = self.hyperparameters.factor_precision
+        return tau.mean, tau.mean_log, self.hyperparameters.alpha.mean_log
 
     def row_forms(self) -> RowForms:
         """What the rows have in common under the present q(A)."""
         return RowForms(
             self.observations,
             self.patterns,
-            self.factors,
+            self.factors.mean,
+            self.factors.variance,
             self.intercept.mean,
             self.hyperparameters.noise_precision.mean,
         )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ibp.model import Factors, Observations
+from ibp.model import Observations
 from ibp.model.summary import COMPLETE
 from ibp.submodular.certificate import needed_margin
 from ibp.submodular.exact import prepare
@@ -65,7 +65,7 @@ class SharedPatterns:
 
 
 class RowForms:
-    """The forms of one q(A) and of an intercept, ``offset`` from the centre.
+    """The forms of one q(A), given by its moments, and of an intercept ``offset`` from the centre.
 
     Attributes
     ----------
@@ -84,20 +84,19 @@ class RowForms:
         self,
         observations: Observations,
         patterns: SharedPatterns,
-        factors: Factors,
+        mean: FloatArray,
+        variance: FloatArray,
         offset: FloatArray,
         noise_precision: float,
     ) -> None:
-        k = factors.mean.shape[0]
+        k = mean.shape[0]
         n_forms = len(patterns.missing)
         self.observations = observations
         self.patterns = patterns
         self.noise_precision = noise_precision
-        self.components = observations.from_layout(factors.mean).astype(observations.dtype)
-        self.mean = factors.mean
-        self.constant_terms = (
-            factors.mean * (observations.left_in + offset) + 0.5 * factors.variance
-        )
+        self.components = observations.from_layout(mean).astype(observations.dtype)
+        self.mean = mean
+        self.constant_terms = mean * (observations.left_in + offset) + 0.5 * variance
         self.quadratic = np.empty((n_forms, k, k))
         self.constant = np.empty((n_forms, k))
         self.needed = np.empty((n_forms, k))

@@ -194,7 +194,7 @@ class Observations:
         if not self.sparse:
             row, position = np.nonzero(np.isnan(self.values[rows][:, self.column_order]))
             return row.astype(np.int64), position.astype(np.int64)
-        block = self.values[rows].tocoo()
+        block = self._picked(rows).tocoo()
         missing = np.isnan(block.data)
         row = block.row[missing].astype(np.int64)
         place = np.empty_like(self.column_order)
@@ -208,7 +208,7 @@ class Observations:
         if not self.sparse:
             group_column = self.column_order[self.group_start[:-1]]
             return sparse.csr_array(np.isnan(self.values[rows][:, group_column]).astype(np.float64))
-        block = self.values[rows].tocoo()
+        block = self._picked(rows).tocoo()
         missing = np.isnan(block.data)
         group = self.summary.column_group[block.col[missing]]
         _, first = np.unique(block.row[missing] * self.n_groups + group, return_index=True)

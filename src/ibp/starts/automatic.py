@@ -1,25 +1,22 @@
 """The start that users get by default: spectral, on a sample of the rows, judged by evidence.
 
-A sample of the rows is enough to find the features and their number. Where the independent
-components of the sample are two-valued, they are the features; where they are not, a few sweeps
-from them compete with a few from more components and from a random start. The factors that win are
-then assigned to all rows.
+A sample of the rows is enough to find the features and their number. A few sweeps from the
+independent components above the noise compete with a few from more components and, unless the
+better ones are two-valued, from a random start. The factors that win are then assigned to all rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ibp.methods.assign import FrozenModel
 from ibp.methods.meibp_state import MEIBPState
-from ibp.model import Factors, Observations
-from ibp.parallel import Workers
-from ibp.starts.base import Start, StartingPoint
+from ibp.model import Factors
+from ibp.starts.base import Start, StartingPoint, Task
 from ibp.starts.random import RandomStart
 from ibp.starts.spectral import SpectralCodes, spectral_codes
 
@@ -39,27 +36,21 @@ class CodesStart:
 
     assignments: npt.NDArray[np.uint8]
 
-    def draw(
-        self,
-        method: Any,
-        observations: Observations,
-        rng: np.random.Generator,
-        workers: Workers,
-        should_stop: Callable[[], bool],
-    ) -> StartingPoint:
+    def draw(self, task: Task) -> StartingPoint:
         """A starting point."""
+        method, observations = task.method, task.observations
         k, d = self.assignments.shape[1], observations.n_features
         state = MEIBPState.from_parts(
             observations,
             self.assignments,
             Factors.from_parameters(np.zeros((k, d)), method.hyperparameters.factor_std),
-            method.no_intercept_yet(observations),
+            method.initial_intercept(observations),
             method.hyperparameters,
-            rng,
-            workers,
+            task.rng,
+            task.workers,
         )
         for _ in range(SETTLING_UPDATES):
-            if should_stop():
+            if task.should_stop():
                 break
             state.refresh()
             method.learn(state)
@@ -78,41 +69,47 @@ def point_of(state: MEIBPState) -> StartingPoint:
 
 
 @dataclass(frozen=True)
-class AutomaticStart:
-    """Spectral, in competition with random where in doubt.
+class SampledStart(ABC):
+    """A start that is sought on a sample of the rows, by short runs from several candidates.
 
     Attributes
     ----------
     n_components : int or None
         Features to start with at most; None to let the data tell.
-    spectral : bool
-        Whether the spectral start takes part.
     """
 
     n_components: int | None
-    spectral: bool = True
 
-    def n_expected(self, observations: Observations) -> int:
-        """A number of features to expect, for hyperpriors that are in proportion to it."""
-        return self.n_components or min(MOST_COMPONENTS, observations.n_samples)
+    def most_components(self, n_samples: int) -> int:
+        """Features to start with at most."""
+        return self.n_components or min(MOST_COMPONENTS, n_samples)
 
-    def draw(
-        self,
-        method: Any,
-        observations: Observations,
-        rng: np.random.Generator,
-        workers: Workers,
-        should_stop: Callable[[], bool],
-    ) -> StartingPoint:
+    def draw(self, task: Task) -> StartingPoint:
         """A starting point."""
-        rows = sample_rows(observations.n_samples, self.n_expected(observations), rng)
+        observations = task.observations
+        most = self.most_components(observations.n_samples)
+        rows = sample_rows(observations.n_samples, most, task.rng)
         sample = observations if rows is None else observations.take(rows)
-        trial = Trial(method, sample, rng, workers, should_stop)
-        self.compete(trial, min(self.n_expected(observations), sample.n_samples))
+        trial = Trial(replace(task, observations=sample))
+        self.compete(trial, min(most, sample.n_samples))
         assert trial.best is not None
-        if rows is None:
-            return point_of(trial.best)
-        return extended(method, trial.best, observations, workers, should_stop)
+        return point_of(trial.best) if rows is None else extended(trial.best, task)
+
+    @abstractmethod
+    def compete(self, trial: Trial, most: int) -> None:
+        """Run the candidates, of at most so many features."""
+
+
+class SampledRandomStart(SampledStart):
+    """A random start that has taken shape on the sample."""
+
+    def compete(self, trial: Trial, most: int) -> None:
+        """One candidate."""
+        trial.run(RandomStart(most))
+
+
+class AutomaticStart(SampledStart):
+    """Spectral, in competition with random where in doubt."""
 
     def compete(self, trial: Trial, most: int) -> None:
         """Try candidates, the likelier ones first, until one is good enough.
@@ -120,15 +117,13 @@ class AutomaticStart:
         As many components as there are eigenvalues above the noise edge compete with as many as
         there may be. Unless the better ones are two-valued, they compete with a random start.
         """
-        n_components, two_valued = most, False
-        if self.spectral:
-            codes = trial.spectral_codes(None, most)
-            trial.run(CodesStart(codes.assignments))
-            n_components, two_valued = describe(codes)
-            if n_components < most:
-                codes = trial.spectral_codes(most, most)
-                if trial.run(CodesStart(codes.assignments)):
-                    n_components, two_valued = describe(codes)
+        codes = trial.spectral_codes(None, most)
+        trial.run(CodesStart(codes.assignments))
+        n_components, two_valued = describe(codes)
+        if n_components < most:
+            codes = trial.spectral_codes(most, most)
+            if trial.run(CodesStart(codes.assignments)):
+                n_components, two_valued = describe(codes)
         if not two_valued:
             trial.run(RandomStart(max(n_components, 1)))
 
@@ -142,41 +137,31 @@ def describe(codes: SpectralCodes) -> tuple[int, bool]:
 class Trial:
     """Short runs on a sample, of which the best by evidence is kept."""
 
-    def __init__(
-        self,
-        method: Any,
-        sample: Observations,
-        rng: np.random.Generator,
-        workers: Workers,
-        should_stop: Callable[[], bool],
-    ) -> None:
-        self.method = method
-        self.sample = sample
-        self.rng = rng
-        self.workers = workers
-        self.should_stop = should_stop
+    def __init__(self, task: Task) -> None:
+        self.task = task
         self.best: MEIBPState | None = None
         self.evidence = -np.inf
 
     def spectral_codes(self, n_components: int | None, most: int) -> SpectralCodes:
         """Two-valued components of the sample."""
         return spectral_codes(
-            self.sample.values,
+            self.task.observations.values,
             n_components,
             max_components=most,
-            rng=self.rng,
-            workers=self.workers,
-            should_stop=self.should_stop,
+            rng=self.task.rng,
+            workers=self.task.workers,
+            should_stop=self.task.should_stop,
         )
 
     def run(self, start: Start) -> bool:
         """A few sweeps from a start; whether they led further than any before."""
-        if self.best is not None and self.should_stop():
+        task = self.task
+        if self.best is not None and task.should_stop():
             return False
-        method = replace(self.method, start=start, settling_updates=TRIAL_SETTLING)
-        state = method.init(self.sample, self.rng, self.should_stop)
+        method = replace(task.method, start=start, settling_updates=TRIAL_SETTLING)
+        state = method.init(task.observations, task.rng, task.should_stop)
         for _ in range(TRIAL_SWEEPS):
-            if self.should_stop() or method.step(state, self.should_stop).n_changed == 0:
+            if task.should_stop() or method.step(state, task.should_stop).n_changed == 0:
                 break
         evidence = method.evidence(state).total
         better = self.best is None or evidence > self.evidence
@@ -195,18 +180,11 @@ def sample_rows(
     return np.sort(rng.choice(n_samples, n_rows, replace=False)).astype(np.int64)
 
 
-def extended(
-    method: Any,
-    state: MEIBPState,
-    observations: Observations,
-    workers: Workers,
-    should_stop: Callable[[], bool],
-) -> StartingPoint:
+def extended(state: MEIBPState, task: Task) -> StartingPoint:
     """The features of a sample, assigned to all rows."""
+    method, observations = task.method, task.observations
     sample, factors = state.observations, state.factors
     frozen = FrozenModel(
-        location=sample.from_layout(factors.location),
-        scale=sample.from_layout(factors.scale),
         mean=sample.from_layout(factors.mean),
         variance=sample.from_layout(factors.variance),
         offset=sample.from_layout(sample.centre + state.intercept.mean),
@@ -217,17 +195,20 @@ def extended(
         thorough=method.row_start == "current",
         node_budget=TRIAL_BUDGET,
     )
-    assignments, _ = frozen.assign(observations, workers, should_stop=should_stop)
-    intercept = state.intercept
-    mean = sample.from_layout(intercept.mean)
+    assignments, _ = frozen.assign(observations, task.workers, should_stop=task.should_stop)
+
+    def relaid(by_position: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return observations.to_layout(sample.from_layout(by_position))
+
+    intercept = replace(
+        state.intercept,
+        mean=relaid(state.intercept.mean),
+        variance=relaid(state.intercept.variance),
+    )
     return StartingPoint(
         assignments,
-        observations.to_layout(frozen.location),
-        observations.to_layout(frozen.scale),
-        replace(
-            intercept,
-            mean=observations.to_layout(mean),
-            variance=observations.to_layout(sample.from_layout(intercept.variance)),
-        ),
+        relaid(factors.location),
+        relaid(factors.scale),
+        intercept,
         state.hyperparameters,
     )

@@ -29,16 +29,23 @@ class StartingPoint:
     hyperparameters: Hyperparameters | None = None
 
 
+@dataclass(frozen=True)
+class Task:
+    """What a starting point is sought for, and with what.
+
+    Long work asks ``should_stop`` now and then.
+    """
+
+    method: Any
+    observations: Observations
+    rng: np.random.Generator
+    workers: Workers
+    should_stop: Callable[[], bool]
+
+
 class Start(Protocol):
     """A way to begin."""
 
-    def draw(
-        self,
-        method: Any,
-        observations: Observations,
-        rng: np.random.Generator,
-        workers: Workers,
-        should_stop: Callable[[], bool],
-    ) -> StartingPoint:
-        """Find a starting point for a method; long work asks ``should_stop`` now and then."""
+    def draw(self, task: Task) -> StartingPoint:
+        """Find a starting point."""
         ...

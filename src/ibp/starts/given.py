@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ibp.model import Intercept, Observations
-from ibp.parallel import Workers
-from ibp.starts.base import StartingPoint
+from ibp.model import Intercept
+from ibp.starts.base import StartingPoint, Task
 
 
 @dataclass(frozen=True)
@@ -28,24 +25,19 @@ class GivenStart:
         """Features to start with."""
         return int(self.assignments.shape[1])
 
-    def draw(
-        self,
-        method: Any,
-        observations: Observations,
-        rng: np.random.Generator,
-        workers: Workers,
-        should_stop: Callable[[], bool],
-    ) -> StartingPoint:
+    def draw(self, task: Task) -> StartingPoint:
         """A starting point."""
+        observations = task.observations
         return StartingPoint(
             np.ascontiguousarray(self.assignments, dtype=np.uint8).copy(),
             observations.to_layout(self.location),
             observations.to_layout(self.scale),
-            self._intercept(method, observations),
+            self._intercept(task),
         )
 
-    def _intercept(self, method: Any, observations: Observations) -> Intercept | None:
+    def _intercept(self, task: Task) -> Intercept | None:
         if self.intercept is None:
             return None
-        blank = method.no_intercept_yet(observations)
+        observations = task.observations
+        blank = task.method.initial_intercept(observations)
         return replace(blank, mean=observations.to_layout(self.intercept) - observations.centre)

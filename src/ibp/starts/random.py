@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ibp.model import Intercept, NoIntercept, Observations
-from ibp.parallel import Workers, ranges
-from ibp.starts.base import StartingPoint
+from ibp.parallel import ranges
+from ibp.starts.base import StartingPoint, Task
 
 ROWS_AT_ONCE = 4096
 
@@ -25,15 +24,9 @@ class RandomStart:
 
     n_components: int
 
-    def draw(
-        self,
-        method: Any,
-        observations: Observations,
-        rng: np.random.Generator,
-        workers: Workers,
-        should_stop: Callable[[], bool],
-    ) -> StartingPoint:
+    def draw(self, task: Task) -> StartingPoint:
         """A starting point."""
+        method, observations, rng = task.method, task.observations, task.rng
         factor_std = method.hyperparameters.factor_std
         n, k, d = observations.n_samples, self.n_components, observations.n_features
         assignments = np.empty((n, k), dtype=np.uint8)
@@ -58,7 +51,7 @@ def low_intercept(method: Any, observations: Observations) -> Intercept:
     At the column means it would explain all that the columns have in common, and features that
     start as noise would lose their rows before they take shape.
     """
-    intercept = method.no_intercept_yet(observations)
+    intercept = method.initial_intercept(observations)
     if isinstance(intercept, NoIntercept):
         return intercept
     summary = observations.summary
