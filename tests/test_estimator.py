@@ -852,8 +852,8 @@ def test_start_from_a_model_without_features(holed, empty_model):
         ({"Z": np.ones(60)}, r"init\['Z'\].*\(60,\)"),
         ({"Z": np.full((60, 3), 2)}, r"init\['Z'\].*zeros and ones"),
         ({"Z": np.full((60, 3), 0.5)}, r"init\['Z'\].*zeros and ones"),
-        ({"Z": np.full((60, 3), np.nan)}, r"init\['Z'\].*zeros and ones"),
-        ({"Z": np.full((60, 3), -1)}, r"init\['Z'\].*zeros and ones"),
+        ({"Z": np.full((60, 3), np.nan)}, r"init\['Z'\].*finite"),
+        ({"Z": np.full((60, 3), -1)}, r"init\['Z'\].*not negative"),
         ({"mu": np.ones((3, 7))}, r"init\['mu'\].*\(3, 7\).*\(3, 8\)"),
         ({"mu": np.ones((2, 8))}, r"init\['mu'\].*\(2, 8\).*\(3, 8\)"),
         ({"mu": np.full((3, 8), np.inf)}, r"init\['mu'\].*finite"),
@@ -888,7 +888,7 @@ def test_wrong_models_as_start(data, model):
         plain(init=MEIBP()).fit(data)
     with pytest.raises(ValueError, match="60.*50 rows"):
         plain(init=model).fit(data[:50])
-    with pytest.raises(ValueError, match="shape"):
+    with pytest.raises(ValueError, match="init has 8 columns; X has 5"):
         plain(init=model).fit(data[:, :5])
     with pytest.raises(ValueError, match="init"):
         plain(init=StandardScaler().fit(data)).fit(data)

@@ -45,6 +45,8 @@ def data():
 class ScriptedMethod:
     """A method whose sweeps report what they are told to."""
 
+    climbs = True
+
     def __init__(self, *runs, on_step=None, initial=-1e9):
         self.runs = [list(reports) for reports in runs]
         self.on_step = on_step
@@ -135,7 +137,9 @@ def test_convergence_does_not_depend_on_the_unit_of_the_data():
         bounds = [40 * value for value in [shifted[0], *shifted]]
         answers.append(
             [
-                stopping.converged(observations, [1] * n, bounds[: n + 1], shifted[:n], tol=1e-3)
+                stopping.converged(
+                    observations, True, [1] * n, bounds[: n + 1], shifted[:n], tol=1e-3
+                )
                 for n in range(1, 21)
             ]
         )

@@ -9,10 +9,38 @@ import importlib
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["MEIBP", "__version__", "datasets", "evaluate", "load", "model", "submodular"]
+__all__ = [
+    "BNMF",
+    "INMF",
+    "MEIBP",
+    "METHODS",
+    "AcceleratedGibbs",
+    "BeamSearchIBP",
+    "FiniteVIBP",
+    "InfiniteVIBP",
+    "UncollapsedGibbs",
+    "__version__",
+    "datasets",
+    "evaluate",
+    "fit",
+    "load",
+    "model",
+    "submodular",
+    "traces",
+]
 
 _LAZY = {
     "MEIBP": ("ibp.estimators.meibp", "MEIBP"),
+    "FiniteVIBP": ("ibp.estimators.vibp", "FiniteVIBP"),
+    "InfiniteVIBP": ("ibp.estimators.vibp", "InfiniteVIBP"),
+    "AcceleratedGibbs": ("ibp.estimators.gibbs", "AcceleratedGibbs"),
+    "UncollapsedGibbs": ("ibp.estimators.gibbs", "UncollapsedGibbs"),
+    "BeamSearchIBP": ("ibp.estimators.beam_search", "BeamSearchIBP"),
+    "INMF": ("ibp.estimators.inmf", "INMF"),
+    "BNMF": ("ibp.estimators.bnmf", "BNMF"),
+    "METHODS": ("ibp.registry", "METHODS"),
+    "fit": ("ibp.registry", "fit"),
+    "traces": ("ibp.traces", None),
     "load": ("ibp.persistence", "load"),
     "datasets": ("ibp.datasets", None),
     "evaluate": ("ibp.evaluate", None),

@@ -1,4 +1,4 @@
-"""The one evaluation protocol: how well assignments and factors predict entries.
+"""The one evaluation protocol: how well codes and factors predict entries.
 
 An entry's score is ln N(x; b + z E[A], noise_std^2). Fits, scores, experiments and benchmarks all
 use these functions, so that their numbers can be compared.
@@ -21,7 +21,7 @@ ROWS_AT_ONCE = 1024
 
 def row_log_likelihood(
     values: Any,
-    assignments: npt.NDArray[np.generic],
+    codes: npt.NDArray[np.generic],
     components: FloatArray,
     intercept: FloatArray,
     noise_std: float,
@@ -33,14 +33,14 @@ def row_log_likelihood(
     Both are dense, or both sparse.
     """
     squares = _sparse_squares if sparse.issparse(values) else _dense_squares
-    errors, counts = squares(values, assignments, components, intercept, hidden_from)
+    errors, counts = squares(values, codes, components, intercept, hidden_from)
     constant = -0.5 * np.log(2.0 * np.pi) - np.log(noise_std)
     return counts * constant - 0.5 * errors / noise_std**2, counts
 
 
 def _dense_squares(
     values: npt.NDArray[np.floating],
-    assignments: npt.NDArray[np.generic],
+    codes: npt.NDArray[np.generic],
     components: FloatArray,
     intercept: FloatArray,
     hidden_from: npt.NDArray[np.floating] | None,
@@ -52,7 +52,7 @@ def _dense_squares(
         counted = ~np.isnan(values[rows])
         if hidden_from is not None:
             counted &= np.isnan(hidden_from[rows])
-        prediction = reconstruct(assignments[rows], components) + intercept
+        prediction = reconstruct(codes[rows], components) + intercept
         residual = np.where(counted, values[rows] - prediction, 0.0)
         counts[rows] = counted.sum(axis=1)
         errors[rows] = np.einsum("nd,nd->n", residual, residual)
@@ -61,7 +61,7 @@ def _dense_squares(
 
 def _sparse_squares(
     values: Any,
-    assignments: npt.NDArray[np.generic],
+    codes: npt.NDArray[np.generic],
     components: FloatArray,
     intercept: FloatArray,
     hidden_from: Any,
@@ -71,7 +71,7 @@ def _sparse_squares(
     errors, counts = np.zeros(n_rows), np.zeros(n_rows, dtype=np.int64)
     gram, offset = components @ components.T, components @ intercept
     for rows in ranges(n_rows, ROWS_AT_ONCE):
-        z = assignments[rows].astype(np.float64)
+        z = codes[rows].astype(np.float64)
         n = z.shape[0]
         if hidden_from is not None:  # a stored NaN marks what is to be predicted
             row, column = _missing_of(hidden_from[rows])

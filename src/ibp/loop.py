@@ -20,6 +20,7 @@ from ibp.methods.base import Method, StepReport
 from ibp.model import Observations
 
 StateT = TypeVar("StateT")
+REPORTED = ("evidence", "n_components", "n_changed", "train_log_likelihood", "proven")
 Ending = Literal["converged", "max_iter", "time_limit", "callback", "interrupted"]
 
 
@@ -49,6 +50,14 @@ class Progress:
     seconds: float
     state: Any
 
+    @classmethod
+    def after(
+        cls, report: StepReport, restart: int, iteration: int, seconds: float, state: Any
+    ) -> Progress:
+        """What is known after a sweep."""
+        known = {name: getattr(report, name) for name in REPORTED}
+        return cls(restart, iteration, **known, seconds=seconds, state=state)
+
 
 # A callback may return True to end the fit.
 Callback = Callable[[Progress], object]
@@ -64,6 +73,7 @@ class History:
     train_log_likelihood: list[float] = field(default_factory=list)
     proven: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    values: dict[str, list[float]] = field(default_factory=dict)
 
     def append(self, report: StepReport, seconds: float) -> None:
         """Record a sweep."""
@@ -73,6 +83,8 @@ class History:
         self.train_log_likelihood.append(report.train_log_likelihood)
         self.proven.append(report.proven)
         self.seconds.append(seconds)
+        for name, value in report.values.items():
+            self.values.setdefault(name, []).append(value)
 
     def as_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Plain arrays by name."""
@@ -83,6 +95,7 @@ class History:
             "train_log_likelihood": np.array(self.train_log_likelihood, dtype=np.float64),
             "proven": np.array(self.proven, dtype=np.float64),
             "seconds": np.array(self.seconds, dtype=np.float64),
+            **{name: np.array(numbers) for name, numbers in self.values.items()},
         }
 
 
@@ -206,9 +219,7 @@ def _run_once(
         if not should_stop():
             report = method.step(state, should_stop)
             history.append(report, stopwatch.seconds())
-            progress = Progress(
-                restart, iteration, **vars(report), seconds=history.seconds[-1], state=state
-            )
+            progress = Progress.after(report, restart, iteration, history.seconds[-1], state)
             try:
                 wants_end = [callback(progress) is True for callback in callbacks]
             except KeyboardInterrupt:
@@ -220,8 +231,9 @@ def _run_once(
             return finished("interrupted")
         if stopwatch.expired():
             return finished("time_limit")
-        if stopping.converged(
+        if report.finished or stopping.converged(
             observations,
+            method.climbs,
             history.n_changed,
             [initial, *history.evidence],
             history.train_log_likelihood,

@@ -20,28 +20,15 @@ import numpy as np
 FORMAT = "ibp-model"
 VERSION = 2
 # Class name -> module; a file can name nothing else.
-ESTIMATORS = {"MEIBP": "ibp.estimators.meibp"}
-
-# What a model file holds: arrays with their type and axes (K features, D columns) ...
-ARRAYS: dict[str, tuple[Any, str]] = {
-    "components_": (np.float64, "KD"),
-    "components_std_": (np.float64, "KD"),
-    "factor_location_": (np.float64, "KD"),
-    "factor_scale_": (np.float64, "KD"),
-    "feature_counts_": (np.int64, "K"),
-    "intercept_": (np.float64, "D"),
-}
-# ... and numbers with theirs.
-SCALARS = {
-    "n_components_": int,
-    "n_features_in_": int,
-    "n_samples_fit_": int,
-    "alpha_": float,
-    "noise_std_": float,
-    "factor_std_": float,
-    "evidence_": float,
-    "n_iter_": int,
-    "converged_": bool,
+ESTIMATORS = {
+    "MEIBP": "ibp.estimators.meibp",
+    "FiniteVIBP": "ibp.estimators.vibp",
+    "InfiniteVIBP": "ibp.estimators.vibp",
+    "AcceleratedGibbs": "ibp.estimators.gibbs",
+    "UncollapsedGibbs": "ibp.estimators.gibbs",
+    "BeamSearchIBP": "ibp.estimators.beam_search",
+    "INMF": "ibp.estimators.inmf",
+    "BNMF": "ibp.estimators.bnmf",
 }
 
 
@@ -56,16 +43,22 @@ def save_model(model: Any, path: str | PathLike[str], *, assignments: bool) -> N
         "version": VERSION,
         "class": _known_class(model),
         "parameters": _plain_parameters(model),
-        "scalars": {name: _plain(getattr(model, name)) for name in SCALARS},
-        "evidence_parts": {k: float(v) for k, v in model.evidence_parts_.items()},
+        "scalars": {name: _plain(getattr(model, name)) for name in _declared(model, "numbers")},
+        "evidence_parts": {
+            name: float(value) for name, value in getattr(model, "evidence_parts_", {}).items()
+        },
         "history": list(model.history_),
         "feature_names": None,
     }
     if hasattr(model, "feature_names_in_"):
         header["feature_names"] = [str(name) for name in model.feature_names_in_]
-    arrays = {name: getattr(model, name) for name in ARRAYS}
+    arrays = {name: getattr(model, name) for name in _declared(model, "arrays")}
+    arrays |= model._more_arrays(with_rows=assignments)
     arrays |= {f"history_{name}": values for name, values in model.history_.items()}
-    if assignments and hasattr(model, "assignments_"):
+    if assignments:
+        rows = _declared(model, "rows")
+        arrays |= {name: getattr(model, name) for name in rows if hasattr(model, name)}
+    if assignments and "assignments_" in vars(model):
         arrays["assignments_packed"] = np.packbits(model.assignments_, axis=1)
     arrays["header"] = np.frombuffer(
         json.dumps(header, allow_nan=False).encode("utf-8"), dtype=np.uint8
@@ -143,34 +136,35 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
         arrays["intercept_"] = np.zeros(header["scalars"]["n_features_in_"])
     model = estimator_class(**parameters)
     model._validate_params()
-    for name, kind in SCALARS.items():
+    for name, kind in _declared(model, "numbers").items():
         setattr(model, name, _checked(header["scalars"][name], kind, name))
-    k, d = model.n_components_, model.n_features_in_
-    for name, (dtype, axes) in ARRAYS.items():
-        _check_array(arrays[name], name, dtype, tuple(k if axis == "K" else d for axis in axes))
-        if not np.isfinite(arrays[name]).all():
-            raise ValueError(f"{name} has entries that are not finite")
+    sizes = {"K": model.n_components_, "D": model.n_features_in_, "N": model.n_samples_fit_}
+    rows = {name: what for name, what in _declared(model, "rows").items() if name in arrays}
+    for name, (dtype, axes) in (_declared(model, "arrays") | rows).items():
+        check_array(arrays[name], name, dtype, tuple(sizes.get(axis, 2) for axis in axes))
         setattr(model, name, arrays[name])
-    model.evidence_parts_ = {
-        str(name): _checked(value, float, name) for name, value in header["evidence_parts"].items()
-    }
+    model._restore_more(arrays)
+    parts = _checked(header["evidence_parts"], dict, "evidence_parts")
+    if parts:
+        model.evidence_parts_ = {k: _checked(value, float, k) for k, value in parts.items()}
     model.history_ = {}
     for name in header["history"]:
         values = arrays[f"history_{name}"]
-        _check_array(values, name, values.dtype.newbyteorder("="), (model.n_iter_,))
+        if values.shape != (model.n_iter_,):
+            raise ValueError(f"the history of {name} has shape {values.shape}")
         if values.dtype.kind not in "if":
             raise ValueError(f"the history of {name} is not numeric")
         model.history_[name] = values
     if header["feature_names"] is not None:
         names = _checked(header["feature_names"], list, "the list of feature names")
         names = [_checked(name, str, "a feature name") for name in names]
-        if len(names) != d:
-            raise ValueError(f"there are {len(names)} feature names for {d} features")
+        if len(names) != sizes["D"]:
+            raise ValueError(f"there are {len(names)} feature names for {sizes['D']} features")
         model.feature_names_in_ = np.array(names, dtype=object)
     if "assignments_packed" in arrays:
-        packed = arrays["assignments_packed"]
-        _check_array(packed, "assignments", np.uint8, (model.n_samples_fit_, -(-k // 8)))
-        model.assignments_ = np.unpackbits(packed, axis=1, count=k)
+        model.assignments_ = unpacked(
+            arrays["assignments_packed"], "assignments", sizes["N"], sizes["K"]
+        )
     return model
 
 
@@ -183,11 +177,28 @@ def _checked(value: Any, kind: type, name: str) -> Any:
     return value
 
 
-def _check_array(array: Any, name: str, dtype: Any, shape: tuple[int, ...]) -> None:
+def check_array(array: Any, name: str, dtype: Any, shape: tuple[int, ...]) -> None:
+    """Refuse an array of another type or shape, or with entries that are not finite."""
     if array.dtype != dtype or array.shape != shape:
         raise ValueError(
             f"{name} is {array.dtype} of shape {array.shape}, not {np.dtype(dtype)} of {shape}"
         )
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} has entries that are not finite")
+
+
+def unpacked(packed: Any, name: str, n_rows: int, n_bits: int) -> Any:
+    """Rows of bits from rows of bytes."""
+    check_array(packed, name, np.uint8, (n_rows, -(-n_bits // 8)))
+    return np.unpackbits(packed, axis=1, count=n_bits)
+
+
+def _declared(model: Any, kind: str) -> dict[str, Any]:
+    """What a model's class and those that it extends say a file holds: arrays, numbers or rows."""
+    declared: dict[str, Any] = {}
+    for cls in reversed(type(model).__mro__):
+        declared |= vars(cls).get(f"saved_{kind}", {})
+    return declared
 
 
 def _known_class(model: Any) -> str:

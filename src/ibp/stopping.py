@@ -57,13 +57,18 @@ def log_unit(observations: Observations) -> float:
 
 def converged(
     observations: Observations,
+    climbs: bool,
     n_changed: Sequence[int],
     evidence: Sequence[float],
     train_log_likelihood: Sequence[float],
     tol: float,
 ) -> bool:
-    """Whether either rule says so; ``evidence`` begins with that of the initial state."""
+    """Whether either rule says so; ``evidence`` begins with that of the initial state.
+
+    Only a method that climbs can be at rest: a sampler that changed nothing may do so next time.
+    """
     unit = log_unit(observations)
-    return at_rest(
-        n_changed, [value + observations.n_observed * unit for value in evidence[-2:]], tol
-    ) or blocks_agree([value + unit for value in train_log_likelihood], tol)
+    last = [value + observations.n_observed * unit for value in evidence[-2:]]
+    return (climbs and at_rest(n_changed, last, tol)) or blocks_agree(
+        [value + unit for value in train_log_likelihood], tol
+    )

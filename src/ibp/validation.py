@@ -19,11 +19,16 @@ SMALLEST = 1e-100
 VARIANCE_RATIO = 1e4
 
 
-def check_matrix(estimator: Any, X: Any, *, reset: bool) -> Any:
+def check_matrix(estimator: Any, X: Any, *, reset: bool, accept_sparse: bool = True) -> Any:
     """Return X as a floating matrix, float32 kept, CSR if sparse, or say what is wrong and where.
 
     Whether its values are in range `check_range` tells, from a summary.
     """
+    if sparse.issparse(X) and not accept_sparse:
+        raise TypeError(
+            f"{type(estimator).__name__} does not take sparse X, because its sweeps need whole "
+            "rows. MEIBP, FiniteVIBP, InfiniteVIBP and BNMF do; or pass X.toarray()."
+        )
     X = _missing_as_nan(X)
     try:
         matrix = validate_data(
@@ -91,14 +96,14 @@ def check_columns_observed(summary: Summary, X: Any) -> None:
         )
 
 
-def warn_about_data(summary: Summary, matrix: Any, X: Any, *, fit_intercept: bool) -> None:
-    """Warn of negative entries without an intercept, and of columns on very different scales."""
-    if not fit_intercept and np.fmin.reduce(summary.lowest) < 0:
+def warn_about_data(summary: Summary, matrix: Any, X: Any, *, offset_free: bool) -> None:
+    """Warn of negative entries that nothing explains, and of columns on very different scales."""
+    if offset_free and np.fmin.reduce(summary.lowest) < 0:
         where = _place(lambda values: values < 0, matrix, X)
         warnings.warn(
             f"X has negative entries, the first in {where}, and sums of nonnegative factors are "
-            "never negative. Set fit_intercept=True, or shift the data as the paper does, "
-            "X - np.nanmin(X); ibp never shifts it for you.",
+            "never negative. Set fit_intercept=True, if the estimator has it, or shift the data as "
+            "the paper does, X - np.nanmin(X); ibp never shifts it for you.",
             UserWarning,
             stacklevel=level_of_user(),
         )

@@ -1,38 +1,66 @@
-"""What every fitted model with binary features can do, whatever fitted it."""
+"""What every fitted model can do, whatever fitted it: place rows, rebuild, impute, score, save."""
 
 from __future__ import annotations
 
-from numbers import Integral
+from abc import abstractmethod
+from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from joblib import effective_n_jobs
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from ibp.blas import reconstruct
+from ibp.estimators.fitting import IterativeEstimator
 from ibp.evaluate import expected_entries, row_log_likelihood
-from ibp.model import Observations, summarize, truncated_normal
-from ibp.model.sampling import sample_data
+from ibp.model import Observations, summarize
 from ibp.parallel import Workers
 from ibp.persistence import save_model
-from ibp.random_state import spawn_generators
 from ibp.validation import check_matrix, check_range
 
 FloatArray = npt.NDArray[np.float64]
 
 
-class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Transform, reconstruct, impute, sample, score and save with a fitted binary feature model."""
+@dataclass(frozen=True)
+class Explanation:
+    """How a model explains some rows: codes times components plus intercept, and the noise."""
+
+    codes: npt.NDArray[Any]
+    components: FloatArray
+    intercept: FloatArray
+    noise_std: float
+
+
+class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
+    """Explains rows by codes times components, plus an intercept."""
+
+    # What a model file holds, here and in the classes that extend this one: arrays by type and
+    # axes (K features, D columns), numbers, and arrays with a row (N) per training row, which may
+    # be left out.
+    saved_arrays: ClassVar[dict[str, tuple[Any, str]]] = {
+        "components_": (np.float64, "KD"),
+        "intercept_": (np.float64, "D"),
+    }
+    saved_numbers: ClassVar[dict[str, type]] = {
+        "n_components_": int,
+        "n_features_in_": int,
+        "n_samples_fit_": int,
+        "noise_std_": float,
+        "evidence_": float,
+        "n_iter_": int,
+        "converged_": bool,
+    }
+    saved_rows: ClassVar[dict[str, tuple[Any, str]]] = {}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = []  # codes are uint8
+        tags.input_tags.sparse = self.accepts_sparse
+        tags.transformer_tags.preserves_dtype = []  # codes have a type of their own
         return tags
 
     @property
@@ -41,37 +69,25 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     def _observe(self, X: Any) -> Observations:
         """Validate new data."""
-        matrix = check_matrix(self, X, reset=False)
+        matrix = check_matrix(self, X, reset=False, accept_sparse=self.accepts_sparse)
         summary = summarize(matrix, Workers(effective_n_jobs(self.n_jobs)))
         check_range(summary, matrix, X, fitting=False)
         return Observations.from_summary(matrix, summary, centre=self.intercept_)
 
-    def _assign(
-        self, observations: Observations, *, with_losses: bool = False
-    ) -> tuple[npt.NDArray[np.uint8], FloatArray]:
-        """Assignments of new rows and, if asked for, what each of their bits is worth."""
-        raise NotImplementedError
+    @abstractmethod
+    def _codes(self, observations: Observations) -> npt.NDArray[Any]:
+        """Codes of new rows."""
 
-    def transform(self, X: Any) -> npt.NDArray[np.uint8]:
+    def _explain(self, observations: Observations) -> Explanation:
+        """What predictions and scores of new rows are made of."""
+        return Explanation(
+            self._codes(observations), self.components_, self.intercept_, self.noise_std_
+        )
+
+    def transform(self, X: Any) -> npt.NDArray[Any]:
         """Find the features of new observations.
 
-        Each row is optimised on its own, the factors and the counts of the training rows frozen.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Data; NaN where missing.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components_), uint8
-            1 where a row has a feature.
-        """
-        check_is_fitted(self)
-        return self._assign(self._observe(X))[0]
-
-    def confidence(self, X: Any) -> FloatArray:
-        """How sure each bit of ``transform(X)`` is.
+        Each row is placed on its own, all that was learned from the training rows frozen.
 
         Parameters
         ----------
@@ -81,12 +97,11 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         Returns
         -------
         ndarray of shape (n_samples, n_components_)
-            What the row objective, a log-probability in nats, loses when that bit alone flips.
-            Near 0: either value explains the row about as well. Below 0, which only a double
-            greedy leaves behind: the other value would explain it better.
+            Codes: 1 (uint8) where a row has a feature; from a model with soft assignments the
+            probability that it does, and from one with real codes, these.
         """
         check_is_fitted(self)
-        return self._assign(self._observe(X), with_losses=True)[1]
+        return self._codes(self._observe(X))
 
     def inverse_transform(self, Z: Any) -> FloatArray:
         """Reconstruct observations from features: ``intercept_`` plus Z times ``components_``.
@@ -127,65 +142,16 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         check_is_fitted(self)
         observations = self._observe(X)
         matrix = observations.values
-        assignments = self._assign(observations)[0]
+        explanation = self._explain(observations)
         if observations.sparse:
-            return self._impute_sparse(matrix, assignments)
-        expected = self.inverse_transform(assignments)
+            return _impute_sparse(matrix, explanation)
+        expected = reconstruct(explanation.codes, explanation.components) + explanation.intercept
         filled = np.where(np.isnan(matrix), expected, matrix).astype(matrix.dtype, copy=False)
         if hasattr(X, "iloc"):  # pandas
             return type(X)(filled, index=X.index, columns=X.columns)
         if hasattr(X, "get_columns"):  # polars
             return type(X)(filled, schema=X.columns)
         return filled
-
-    def _impute_sparse(self, matrix: Any, assignments: npt.NDArray[np.uint8]) -> Any:
-        """Replace stored NaN; what is not stored is an observed zero."""
-        filled = matrix.copy()
-        missing = np.isnan(filled.data)
-        row = np.repeat(np.arange(filled.shape[0]), np.diff(filled.indptr))[missing]
-        column = filled.indices[missing]
-        filled.data[missing] = expected_entries(
-            assignments, self.components_, self.intercept_, row, column
-        )
-        return filled
-
-    def sample(
-        self, n_samples: int = 1, random_state: Any = None
-    ) -> tuple[FloatArray, npt.NDArray[np.uint8]]:
-        """Draw new observations from the fitted model.
-
-        Each row has feature k with probability m_k / (N + 1), as the next customer of the buffet
-        would; factors are drawn once from their posterior; features that no training row has are
-        left out, as the model knows nothing of them.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-            How many.
-        random_state : int, RandomState, Generator or None, default=None
-            By default, the estimator's own.
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-            The observations.
-        Z : ndarray of shape (n_samples, n_components_), uint8
-            Their features.
-        """
-        check_is_fitted(self)
-        if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
-            raise ValueError(f"n_samples must be a positive integer; it is {n_samples!r}")
-        if random_state is None:
-            random_state = self.random_state
-        (rng,) = spawn_generators(random_state, 1)
-        probability = self.feature_counts_ / (self.n_samples_fit_ + 1.0)
-        assignments = (rng.random((n_samples, self.n_components_)) < probability).astype(np.uint8)
-        factors = truncated_normal.sample(
-            self.factor_location_, self.factor_scale_, rng.random(self.factor_location_.shape)
-        )
-        return sample_data(
-            assignments, factors, self.noise_std_, rng
-        ) + self.intercept_, assignments
 
     def score_samples(self, X: Any) -> FloatArray:
         """Log-likelihood of each row's observed entries, given the row's own features.
@@ -198,7 +164,7 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         Returns
         -------
         ndarray of shape (n_samples,)
-            Sum over the row's observed entries of ln N(x; b + z E[A], noise_std_^2).
+            Sum over the row's observed entries of ln N(x; prediction, noise_std_^2).
         """
         check_is_fitted(self)
         seen = self._observe(X)
@@ -266,19 +232,32 @@ class BinaryFeatureModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         path : path-like
             Where to. An existing file is replaced, at once and only when all is written.
         assignments : bool, default=True
-            Whether ``assignments_`` goes along, one bit per entry.
+            Whether what was found of each training row, its assignments or codes, goes along.
         """
         check_is_fitted(self)
         save_model(self, path, assignments=assignments)
 
+    def _more_arrays(self, *, with_rows: bool) -> dict[str, Any]:
+        """Further arrays for a model file."""
+        return {}
+
+    def _restore_more(self, arrays: dict[str, Any]) -> None:
+        """Take back the further arrays of a model file."""
+
     def _log_likelihood(
         self, seen: Observations, scored: Any, hidden_from: Any
     ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+        how = self._explain(seen)
         return row_log_likelihood(
-            scored,
-            self._assign(seen)[0],
-            self.components_,
-            self.intercept_,
-            self.noise_std_,
-            hidden_from,
+            scored, how.codes, how.components, how.intercept, how.noise_std, hidden_from
         )
+
+
+def _impute_sparse(matrix: Any, how: Explanation) -> Any:
+    """Replace stored NaN; what is not stored is an observed zero."""
+    filled = matrix.copy()
+    missing = np.isnan(filled.data)
+    row = np.repeat(np.arange(filled.shape[0]), np.diff(filled.indptr))[missing]
+    column = filled.indices[missing]
+    filled.data[missing] = expected_entries(how.codes, how.components, how.intercept, row, column)
+    return filled

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -28,8 +28,12 @@ class StepReport:
     train_log_likelihood : float
         Mean over observed entries at the expected factors.
     proven : float
-        Fraction of the rows whose optimum, given everything else, was proven; 0 for methods and
-        optimisers that prove nothing.
+        Fraction of the rows whose optimum was proven, against the factors and counts that it was
+        sought with; 0 for methods and optimisers that prove nothing.
+    finished : bool
+        Whether the method itself has nothing more to do.
+    values : dict
+        Further numbers for the history, by name; the same names after every sweep.
     """
 
     evidence: float
@@ -37,10 +41,20 @@ class StepReport:
     n_changed: int
     train_log_likelihood: float
     proven: float = 0.0
+    finished: bool = False
+    values: dict[str, float] = field(default_factory=dict)
 
 
 class Method(Protocol[StateT]):
-    """An inference method: it makes a state and improves it sweep by sweep."""
+    """An inference method: it makes a state and improves it sweep by sweep.
+
+    Attributes
+    ----------
+    climbs : bool
+        Whether every sweep raises the evidence, so that one which changes nothing is the last.
+    """
+
+    climbs: ClassVar[bool]
 
     def init(
         self,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -98,6 +98,8 @@ class MEIBPMethod:
     node_budget: int = 10_000
     n_jobs: int = 1
     settling_updates: int = MAX_SETTLING_UPDATES
+
+    climbs: ClassVar[bool] = True
 
     def init(
         self,

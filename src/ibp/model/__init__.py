@@ -3,6 +3,7 @@
 Compiled kernels and methods are tested against what stands here.
 """
 
+from ibp.model.collapsed import FactorPosterior, factor_posterior
 from ibp.model.evidence import (
     Evidence,
     evidence,
@@ -12,7 +13,12 @@ from ibp.model.evidence import (
     update_hyperparameters,
 )
 from ibp.model.factors import Factors, feature_evidence, update_factors
-from ibp.model.hyperparameters import GammaPosterior, Hyperparameters, Known
+from ibp.model.hyperparameters import (
+    GammaPosterior,
+    Hyperparameters,
+    HyperparameterValues,
+    Known,
+)
 from ibp.model.ibp_prior import column_multiplicities, log_prior, sample_assignments
 from ibp.model.intercept import Intercept, LearnedIntercept, NoIntercept
 from ibp.model.observations import Observations
@@ -22,8 +28,10 @@ from ibp.model.summary import Summary, summarize
 
 __all__ = [
     "Evidence",
+    "FactorPosterior",
     "Factors",
     "GammaPosterior",
+    "HyperparameterValues",
     "Hyperparameters",
     "Intercept",
     "Known",
@@ -34,6 +42,7 @@ __all__ = [
     "Summary",
     "column_multiplicities",
     "evidence",
+    "factor_posterior",
     "feature_evidence",
     "log_prior",
     "removal_gains",

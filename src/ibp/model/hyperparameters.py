@@ -37,6 +37,14 @@ class Known:
         """Stay as it is."""
         return self
 
+    def draw(self, shape_gain: float, rate_gain: float, rng: np.random.Generator) -> float:
+        """The value."""
+        return self.value
+
+    def log_prior(self, value: float) -> float:
+        """Nothing: it is given."""
+        return 0.0
+
 
 @dataclass(frozen=True)
 class GammaPosterior:
@@ -79,8 +87,41 @@ class GammaPosterior:
         """The conjugate update: prior plus what the data add."""
         return replace(self, shape=self.prior_shape + shape_gain, rate=self.prior_rate + rate_gain)
 
+    def draw(self, shape_gain: float, rate_gain: float, rng: np.random.Generator) -> float:
+        """A sample from the conjugate posterior, for methods that sample."""
+        rate = self.prior_rate + rate_gain
+        return float(rng.gamma(self.prior_shape + shape_gain) / rate)
+
+    def log_prior(self, value: float) -> float:
+        """Ln of the prior density."""
+        return float(
+            self.prior_shape * np.log(self.prior_rate)
+            - gammaln(self.prior_shape)
+            + (self.prior_shape - 1.0) * np.log(value)
+            - self.prior_rate * value
+        )
+
 
 Hyperparameter = Known | GammaPosterior
+
+
+@dataclass
+class HyperparameterValues:
+    """The values that a sampler is at: tau_X, tau_A and alpha."""
+
+    noise_precision: float
+    factor_precision: float
+    alpha: float
+
+    @property
+    def noise_std(self) -> float:
+        """tau_X^(-1/2)."""
+        return float(self.noise_precision**-0.5)
+
+    @property
+    def factor_std(self) -> float:
+        """tau_A^(-1/2)."""
+        return float(self.factor_precision**-0.5)
 
 
 @dataclass(frozen=True)
@@ -110,6 +151,20 @@ class Hyperparameters:
     def factor_std(self) -> float:
         """E[tau_A]^(-1/2)."""
         return float(self.factor_precision.mean**-0.5)
+
+    def values(self) -> HyperparameterValues:
+        """Their means, for a sampler to begin with."""
+        return HyperparameterValues(
+            self.noise_precision.mean, self.factor_precision.mean, self.alpha.mean
+        )
+
+    def log_prior(self, values: HyperparameterValues) -> float:
+        """Ln of the prior density of what is learned."""
+        return (
+            self.noise_precision.log_prior(values.noise_precision)
+            + self.factor_precision.log_prior(values.factor_precision)
+            + self.alpha.log_prior(values.alpha)
+        )
 
     def divergence(self) -> float:
         """What the bound pays for the three posteriors together."""

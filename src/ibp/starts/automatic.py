@@ -36,6 +36,11 @@ class CodesStart:
 
     assignments: npt.NDArray[np.uint8]
 
+    @property
+    def n_components(self) -> int:
+        """Features to start with."""
+        return int(self.assignments.shape[1])
+
     def draw(self, task: Task) -> StartingPoint:
         """A starting point."""
         method, observations = task.method, task.observations

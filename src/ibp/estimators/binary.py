@@ -1,0 +1,257 @@
+"""Models whose rows have a feature or do not, with hard assignments or with probabilities."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from joblib import effective_n_jobs
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
+
+from ibp.estimators.base import LatentFeatureModel
+from ibp.estimators.fitting import init_constraint
+from ibp.estimators.hyperparameters import hyperparameters_of, intercept_std_of
+from ibp.estimators.starting import check_limit, starting_point
+from ibp.model import Hyperparameters, Observations
+from ibp.model.sampling import sample_data
+from ibp.parallel import Workers
+from ibp.random_state import spawn_generators
+
+FloatArray = npt.NDArray[np.float64]
+
+# Probabilities nearer to 0 or 1 than double precision can tell.
+LARGEST_LOG_ODDS = 700.0
+
+
+class BinaryFeatureModel(LatentFeatureModel):
+    """A model whose rows have a feature or do not."""
+
+    saved_arrays: ClassVar[dict[str, tuple[Any, str]]] = {
+        "components_std_": (np.float64, "KD"),
+        "feature_counts_": (np.int64, "K"),
+    }
+    saved_numbers: ClassVar[dict[str, type]] = {"alpha_": float, "factor_std_": float}
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = (
+        LatentFeatureModel._parameter_constraints
+        | {
+            "n_components": [Interval(Integral, 1, None, closed="left"), None],
+            "fit_intercept": ["boolean"],
+            "alpha": [Interval(Real, 0, None, closed="neither")],
+            "factor_std": [Interval(Real, 0, None, closed="neither"), None],
+            "init": init_constraint("random"),
+        }
+    )
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        fit_intercept: bool = True,
+        alpha: float = 3.0,
+        noise_std: float | None = None,
+        factor_std: float | None = None,
+        learn_hyperparameters: bool = True,
+        hyperpriors: dict[str, tuple[float, float]] | None = None,
+        init: Any = "random",
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        n_init: int = 1,
+        time_limit: float | None = None,
+        callbacks: Any = None,
+        random_state: Any = None,
+        n_jobs: int | None = -1,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.fit_intercept = fit_intercept
+        self.alpha = alpha
+        self.noise_std = noise_std
+        self.factor_std = factor_std
+        self.learn_hyperparameters = learn_hyperparameters
+        self.hyperpriors = hyperpriors
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_init = n_init
+        self.time_limit = time_limit
+        self.callbacks = callbacks
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _method_settings(self, observations: Observations) -> dict[str, Any]:
+        """What every method is told: start, hyperparameters, intercept, threads."""
+        start = starting_point(self, observations)
+        if start is not None:
+            start = start.binary()
+            check_limit(start, self.n_components)
+        expected = start.n_components if start is not None else self.n_components or 1
+        hyperparameters = hyperparameters_of(self, observations, expected)
+        return {
+            "start": start,
+            "hyperparameters": hyperparameters,
+            "intercept_std": intercept_std_of(self, observations, hyperparameters.noise_std),
+            "n_jobs": effective_n_jobs(self.n_jobs),
+        }
+
+    def _keep_hyperparameters(self, hyperparameters: Hyperparameters) -> None:
+        """Posterior means as attributes."""
+        self.alpha_ = float(hyperparameters.alpha.mean)
+        self.noise_std_ = hyperparameters.noise_std
+        self.factor_std_ = hyperparameters.factor_std
+
+    def confidence(self, X: Any) -> FloatArray:
+        """How sure each bit of a row is.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Data; NaN where missing.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components_)
+            What the row objective, a log-probability in nats, loses when that bit alone flips.
+            Near 0: either value explains the row about as well. Below 0, which only a double
+            greedy leaves behind: the other value would explain it better.
+        """
+        check_is_fitted(self)
+        return self._margins(self._observe(X))
+
+    @abstractmethod
+    def _margins(self, observations: Observations) -> FloatArray:
+        """What each bit of new rows is worth."""
+
+    def _draw_factors(self, rng: np.random.Generator) -> FloatArray:
+        """Factors from their posterior."""
+        return np.asarray(rng.normal(self.components_, self.components_std_))
+
+    def sample(
+        self, n_samples: int = 1, random_state: Any = None
+    ) -> tuple[FloatArray, npt.NDArray[np.uint8]]:
+        """Draw new observations from the fitted model.
+
+        Each row has feature k with probability m_k / (N + 1), as the next customer of the buffet
+        would; factors are drawn once from their posterior; features that no training row has are
+        left out, as the model knows nothing of them.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many.
+        random_state : int, RandomState, Generator or None, default=None
+            By default, the estimator's own.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            The observations.
+        Z : ndarray of shape (n_samples, n_components_), uint8
+            Their features.
+        """
+        check_is_fitted(self)
+        if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
+            raise ValueError(f"n_samples must be a positive integer; it is {n_samples!r}")
+        if random_state is None:
+            random_state = self.random_state
+        (rng,) = spawn_generators(random_state, 1)
+        probability = self.feature_counts_ / (self.n_samples_fit_ + 1.0)
+        assignments = (rng.random((n_samples, self.n_components_)) < probability).astype(np.uint8)
+        factors = self._draw_factors(rng)
+        return sample_data(
+            assignments, factors, self.noise_std_, rng
+        ) + self.intercept_, assignments
+
+
+class HardAssignmentModel(BinaryFeatureModel):
+    """A model whose rows are placed by maximising a quadratic function of their bits."""
+
+    # Of the row search: see `ibp.MEIBP`, which has them as parameters.
+    optimizer: str = "exact"
+    node_budget: int = 1000
+    row_start: Literal["current", "empty"] = "current"
+
+    def _training_codes(self) -> npt.NDArray[np.uint8]:
+        return np.asarray(self.assignments_)
+
+    def _codes(self, observations: Observations) -> npt.NDArray[np.uint8]:
+        return self._assign(observations)[0]
+
+    def _margins(self, observations: Observations) -> FloatArray:
+        return self._assign(observations, with_losses=True)[1]
+
+    def _assign(
+        self, observations: Observations, *, with_losses: bool = False
+    ) -> tuple[npt.NDArray[np.uint8], FloatArray]:
+        """Assignments of new rows and, if asked for, what each of their bits is worth."""
+        return self._assign_to(
+            observations,
+            self.components_,
+            self.components_std_,
+            self.intercept_,
+            self.feature_counts_,
+            self.noise_std_,
+            with_losses=with_losses,
+        )
+
+    def _assign_to(
+        self,
+        observations: Observations,
+        components: FloatArray,
+        components_std: FloatArray,
+        intercept: FloatArray,
+        counts: npt.NDArray[np.int64],
+        noise_std: float,
+        *,
+        with_losses: bool = False,
+    ) -> tuple[npt.NDArray[np.uint8], FloatArray]:
+        """The same for any factors and counts."""
+        from ibp.methods.assign import FrozenModel  # compiled code: loaded when it is needed
+
+        frozen = FrozenModel(
+            mean=components,
+            variance=components_std**2,
+            offset=intercept,
+            counts=counts,
+            n_samples=self.n_samples_fit_,
+            noise_std=noise_std,
+            optimizer=self.optimizer,
+            thorough=self.row_start == "current",
+            node_budget=self.node_budget,
+        )
+        workers = Workers(effective_n_jobs(self.n_jobs))
+        return frozen.assign(observations, workers, with_losses=with_losses)
+
+
+class SoftAssignmentModel(BinaryFeatureModel):
+    """A model that knows the probabilities of a row's features, by mean-field inference."""
+
+    saved_arrays: ClassVar[dict[str, tuple[Any, str]]] = {"stick_parameters_": (np.float64, "K2")}
+    saved_rows: ClassVar[dict[str, tuple[Any, str]]] = {"codes_": (np.float64, "NK")}
+
+    @property
+    def assignments_(self) -> npt.NDArray[np.uint8]:
+        """The features that a training row has with a probability above one half."""
+        return (self.codes_ > 0.5).astype(np.uint8)
+
+    def _training_codes(self) -> FloatArray:
+        return np.asarray(self.codes_)
+
+    @abstractmethod
+    def _frozen(self) -> Any:
+        """What places new rows, with an ``assign(observations, workers)``."""
+
+    def _codes(self, observations: Observations) -> FloatArray:
+        workers = Workers(effective_n_jobs(self.n_jobs))
+        return np.asarray(self._frozen().assign(observations, workers))
+
+    def _margins(self, observations: Observations) -> FloatArray:
+        probabilities = self._codes(observations)
+        with np.errstate(divide="ignore"):
+            log_odds = np.log(probabilities) - np.log1p(-probabilities)
+        return np.asarray(np.minimum(np.abs(log_odds), LARGEST_LOG_ODDS))

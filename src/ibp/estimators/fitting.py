@@ -1,0 +1,240 @@
+"""What every ``fit`` does: validate, put method and loop together, keep what they found.
+
+An estimator says which method its settings stand for (`_method`) and what to keep of the final
+state (`_keep_state`); the rest is here.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from abc import abstractmethod
+from contextlib import nullcontext
+from copy import copy
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+
+from ibp.blas import single_threaded_blas
+from ibp.model.observations import Observations
+from ibp.model.summary import summarize
+from ibp.parallel import Workers
+from ibp.random_state import spawn_generators
+from ibp.validation import (
+    check_columns_observed,
+    check_matrix,
+    check_range,
+    level_of_user,
+    warn_about_data,
+)
+
+
+class IterativeEstimator(TransformerMixin, BaseEstimator):
+    """An estimator that the one loop fits."""
+
+    # What a method can do, for the error messages and warnings.
+    accepts_sparse: ClassVar[bool] = True
+    nonnegative: ClassVar[bool] = True
+    # A parameter of most estimators; the others have none.
+    fit_intercept: bool = False
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "noise_std": [Interval(Real, 0, None, closed="neither"), None],
+        "learn_hyperparameters": ["boolean"],
+        "hyperpriors": [dict, None],
+        "max_iter": [Interval(Integral, 0, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "time_limit": [Interval(Real, 0, None, closed="left"), None],
+        "callbacks": [callable, list, tuple, None],
+        "random_state": ["random_state", np.random.Generator],
+        "n_jobs": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, None, -1, closed="right"),
+            None,
+        ],
+        "verbose": ["verbose"],
+    }
+
+    @abstractmethod
+    def _method(self, observations: Observations) -> Any:
+        """The method that the settings stand for."""
+
+    @abstractmethod
+    def _keep_state(self, method: Any, state: Any) -> None:
+        """Turn the final state into attributes, columns in the user's order."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Get the parameters; a model given as ``init`` is data, not a part with its own.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Makes no difference.
+
+        Returns
+        -------
+        dict
+            Parameter names and values.
+        """
+        return super().get_params(deep=False)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; those of a model given as ``init`` are not ours to set.
+
+        Parameters
+        ----------
+        **params
+            Parameter names and values.
+
+        Returns
+        -------
+        estimator
+            This one.
+        """
+        for name in params:
+            if "__" in name:
+                raise ValueError(
+                    f"Invalid parameter {name!r}: {type(self).__name__} has no nested parameters."
+                )
+        return super().set_params(**params)
+
+    def __sklearn_clone__(self) -> Self:
+        # The start goes along as it is: a model that is cloned would be no longer fitted.
+        bare = copy(self)
+        bare.init = "random"
+        clone = BaseEstimator.__sklearn_clone__(bare)
+        clone.init = self.init
+        return clone
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, **unsupported: Any) -> Self:
+        """Find the features of X and, where the method can, their number.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Data; NaN where missing. Entries that a sparse matrix does not store are zeros.
+        y : None
+            Ignored.
+        **unsupported
+            Nothing: a ``sample_weight`` that is not None is refused.
+
+        Returns
+        -------
+        estimator
+            The fitted model.
+        """
+        self._fit(X, unsupported)
+        return self
+
+    @abstractmethod
+    def _training_codes(self) -> Any:
+        """The codes of the training rows."""
+
+    def _fit(self, X: Any, unsupported: dict[str, Any]) -> None:
+        """Validate and run."""
+        if unsupported.get("sample_weight", 0) is None:
+            del unsupported["sample_weight"]
+        if unsupported:
+            raise TypeError(
+                f"{type(self).__name__}.fit does not support {', '.join(sorted(unsupported))}. "
+                "For integer sample weights repeat the rows."
+            )
+        self._run(self._observe_training_data(X))
+
+    def _observe_training_data(self, X: Any) -> Observations:
+        matrix = check_matrix(self, X, reset=True, accept_sparse=self.accepts_sparse)
+        summary = summarize(matrix, Workers(effective_n_jobs(self.n_jobs)))
+        check_range(summary, matrix, X, fitting=True)
+        check_columns_observed(summary, X)
+        warn_about_data(
+            summary,
+            matrix,
+            X,
+            offset_free=self.nonnegative and not self.fit_intercept,
+        )
+        centre = summary.means if self.fit_intercept else None
+        return Observations.from_summary(matrix, summary, centre=centre)
+
+    def _run(self, observations: Observations) -> None:
+        """Put method and loop together, and keep what they found."""
+        from ibp.compiled import compilation_reported  # compiled code: loaded when it is needed
+        from ibp.loop import run
+
+        started = time.perf_counter()
+        method = self._method(observations)
+        time_limit = self.time_limit
+        if time_limit is not None:  # a start from another method has taken its part
+            time_limit = max(0.0, time_limit - (time.perf_counter() - started))
+        with compilation_reported(_print_compilation) if self.verbose else nullcontext():
+            result = run(
+                method,
+                observations,
+                spawn_generators(self.random_state, self.n_init),
+                max_iter=self.max_iter,
+                tol=self._loop_tol,
+                time_limit=time_limit,
+                callbacks=self._callbacks(),
+            )
+        self.n_samples_fit_ = observations.n_samples
+        self.history_ = result.history.as_arrays()
+        self.n_iter_ = len(result.history.evidence)
+        self.converged_ = result.ending == "converged"
+        with single_threaded_blas():
+            self._keep_state(method, result.state)
+        self._warn_about_fit(result)
+
+    @property
+    def _loop_tol(self) -> float:
+        """For the loop's own rule of convergence."""
+        return float(self.tol)
+
+    def _callbacks(self) -> list[Any]:
+        given = self.callbacks
+        callbacks = [] if given is None else [given] if callable(given) else list(given)
+        for callback in callbacks:
+            if not callable(callback):
+                raise ValueError(f"callbacks holds {callback!r}, which cannot be called.")
+        return [_print_progress, *callbacks] if self.verbose else callbacks
+
+    def _warn_about_fit(self, result: Any) -> None:
+        if result.interrupted:
+            self._warn(f"Interrupted: this is the model after {self.n_iter_} sweeps.")
+        if result.ending == "max_iter" and self.tol > 0:
+            self._warn(
+                f"No convergence within {self.max_iter} sweeps; increase max_iter or tol.",
+                ConvergenceWarning,
+            )
+        if self.n_components_ == 0 and result.ending in ("converged", "max_iter"):
+            remedy = "" if self.learn_hyperparameters else "set learn_hyperparameters=True, "
+            self._warn(
+                "No feature survived: the data look like noise at this noise_std. Lower noise_std, "
+                f"{remedy}or try other starts with n_init."
+            )
+
+    def _warn(self, message: str, category: type[Warning] = UserWarning) -> None:
+        warnings.warn(message, category, stacklevel=level_of_user())
+
+
+def init_constraint(*names: str) -> list[Any]:
+    """What ``init`` may be: one of some names, arrays, or a fitted model."""
+    return [StrOptions(set(names)), dict, HasMethods(["fit", "transform"])]
+
+
+def _print_compilation(name: str) -> None:
+    print(f"compiling {name}, once on this machine ...", flush=True)
+
+
+def _print_progress(progress: Any) -> None:
+    print(
+        f"sweep {progress.iteration:4d}  evidence {progress.evidence:16.2f}  "
+        f"features {progress.n_components:3d}  changed {progress.n_changed:8d}  "
+        f"{progress.seconds:8.2f} s",
+        flush=True,
+    )

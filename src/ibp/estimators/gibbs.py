@@ -1,0 +1,314 @@
+"""Gibbs samplers for the IBP: accelerated (factors integrated out) and uncollapsed."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ibp.estimators.base import Explanation
+from ibp.estimators.binary import HardAssignmentModel
+from ibp.estimators.fitting import init_constraint
+from ibp.methods.samples import PosteriorSamples
+from ibp.model import Observations
+from ibp.persistence import check_array, unpacked
+
+
+class GibbsSampler(HardAssignmentModel):
+    """What the two samplers have in common: a chain, and averages over it."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = (
+        HardAssignmentModel._parameter_constraints
+        | {
+            "init": init_constraint("random", "meibp", "meibp-default"),
+            "burn_in": [
+                Interval(Integral, 0, None, closed="left"),
+                Interval(Real, 0, 1, closed="left"),
+            ],
+            "thin": [Interval(Integral, 1, None, closed="left")],
+        }
+    )
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        fit_intercept: bool = True,
+        alpha: float = 3.0,
+        noise_std: float | None = None,
+        factor_std: float | None = None,
+        learn_hyperparameters: bool = True,
+        hyperpriors: dict[str, tuple[float, float]] | None = None,
+        burn_in: int | float = 0.5,
+        thin: int = 5,
+        init: Any = "random",
+        max_iter: int = 500,
+        tol: float = 0.0,
+        n_init: int = 1,
+        time_limit: float | None = None,
+        callbacks: Any = None,
+        random_state: Any = None,
+        n_jobs: int | None = -1,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_components,
+            fit_intercept=fit_intercept,
+            alpha=alpha,
+            noise_std=noise_std,
+            factor_std=factor_std,
+            learn_hyperparameters=learn_hyperparameters,
+            hyperpriors=hyperpriors,
+            init=init,
+            max_iter=max_iter,
+            tol=tol,
+            n_init=n_init,
+            time_limit=time_limit,
+            callbacks=callbacks,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
+        self.burn_in = burn_in
+        self.thin = thin
+
+    @property
+    def trace_(self) -> dict[str, npt.NDArray[Any]]:
+        """Numbers of every sweep, those of the burn-in too: see `ibp.traces` for ArviZ."""
+        names = ("alpha", "noise_std", "factor_std", "n_components")
+        return {name: self.history_[name] for name in names} | {
+            "log_joint": self.history_["evidence"]
+        }
+
+    def _keep_state(self, method: Any, state: Any) -> None:
+        self.samples_ = PosteriorSamples.of(state.chain.samples or [method.sample(state)])
+        best = self.samples_.best
+        self.assignments_ = np.ascontiguousarray(best.assignments)
+        self.components_, self.components_std_ = best.components.copy(), best.components_std.copy()
+        self.intercept_ = best.intercept.copy()
+        self.feature_counts_ = np.count_nonzero(best.assignments, axis=0).astype(np.int64)
+        self.n_components_ = int(best.components.shape[0])
+        self.alpha_, self.noise_std_ = best.alpha, best.noise_std
+        self.factor_std_, self.evidence_ = best.factor_std, best.log_joint
+
+    def _explain(self, observations: Observations) -> Explanation:
+        """The average of what the kept samples say."""
+        samples = self.samples_
+        counts = samples.feature_counts
+        ends = np.cumsum(samples.n_components)
+        codes = [
+            self._assign_to(
+                observations,
+                sample.components,
+                sample.components_std,
+                sample.intercept,
+                counts[end - sample.components.shape[0] : end],
+                sample.noise_std,
+            )[0]
+            for sample, end in zip(samples, ends, strict=True)
+        ]
+        return Explanation(
+            np.concatenate(codes, axis=1),
+            samples.components / len(samples),
+            samples.intercept.mean(axis=0),
+            float(np.sqrt((samples.noise_std**2).mean())),
+        )
+
+    def _more_arrays(self, *, with_rows: bool) -> dict[str, Any]:
+        arrays = {
+            f"samples_{field.name}": getattr(self.samples_, field.name)
+            for field in fields(self.samples_)
+        }
+        packed = np.packbits(arrays.pop("samples_assignments"), axis=1)
+        return arrays | ({"samples_packed": packed} if with_rows else {})
+
+    def _restore_more(self, arrays: dict[str, Any]) -> None:
+        n_components = arrays["samples_n_components"]
+        check_array(n_components, "samples_n_components", np.int64, (n_components.size,))
+        if n_components.size == 0 or (n_components < 0).any():
+            raise ValueError("there is no sample, or one with a negative number of features")
+        s, k, d = n_components.size, int(n_components.sum()), self.n_features_in_
+        shapes = {
+            "components": (k, d),
+            "components_std": (k, d),
+            "intercept": (s, d),
+            "alpha": (s,),
+            "noise_std": (s,),
+            "factor_std": (s,),
+            "log_joint": (s,),
+        }
+        for name, shape in shapes.items():
+            check_array(arrays[f"samples_{name}"], f"samples_{name}", np.float64, shape)
+        counts = arrays["samples_feature_counts"]
+        check_array(counts, "samples_feature_counts", np.int64, (k,))
+        assignments = np.zeros((0, k), dtype=np.uint8)
+        if "samples_packed" in arrays:
+            assignments = unpacked(
+                arrays["samples_packed"], "samples_packed", self.n_samples_fit_, k
+            )
+        self.samples_ = PosteriorSamples(
+            n_components=n_components,
+            assignments=assignments,
+            feature_counts=counts,
+            **{name: arrays[f"samples_{name}"] for name in shapes},
+        )
+
+
+class AcceleratedGibbs(GibbsSampler):
+    """Gibbs sampling of binary features, their Gaussian factors integrated out (AIBP).
+
+    A Markov chain over Z whose limit is the exact posterior of the linear-Gaussian IBP model, row
+    by row in O(K^2 + KD) [1]_. With `n_components` None the number of features is unbounded and
+    part of the posterior; with a number the model is the finite one with so many features.
+
+    Parameters
+    ----------
+    n_components : int, default=None
+        None for the Indian Buffet Process; a number for the truncated, beta-Bernoulli model.
+    fit_intercept : bool, default=True
+        Whether each column has an offset of its own. Gaussian factors have mean zero, so without
+        it the data should be centred.
+    alpha, noise_std, factor_std, hyperpriors
+        As in `ibp.MEIBP`; `factor_std` is the standard deviation of Gaussian factors here.
+    learn_hyperparameters : bool, default=True
+        Whether alpha, noise_std and factor_std are sampled, starting from the values given.
+    burn_in : int or float, default=0.5
+        Sweeps that are not kept: their number or, below 1, which part of all that were made.
+    thin : int, default=5
+        Of the other sweeps, every so many is kept.
+    init : "random", "meibp", "meibp-default", dict or fitted model, default="random"
+        The start: a draw from the prior; what that method finds; arrays ``{"Z": N x K}`` with, if
+        at hand, ``"A"`` (K x D) and ``"intercept"``; or any model fitted to the same rows.
+    max_iter : int, default=500
+        Sweeps.
+    tol : float, default=0
+        Above 0, sampling ends when the training log-likelihood of five sweeps differs from that of
+        the five before by less than this fraction: the paper's rule, which proves nothing.
+    n_init : int, default=1
+        Number of chains, of which the one that ends with the highest joint probability is kept.
+        For several chains side by side fit several models, see `ibp.traces`.
+    time_limit, callbacks, random_state, n_jobs, verbose
+        As in `ibp.MEIBP`.
+
+    Attributes
+    ----------
+    samples_ : ibp.methods.samples.PosteriorSamples
+        The kept samples, a sequence; `impute` and the scores average their predictions.
+    assignments_ : ndarray of shape (n_samples, n_components_), uint8
+        Z of the kept sample of highest joint probability, as is all that follows.
+    components_, components_std_ : ndarray of shape (n_components_, n_features)
+        Means and standard deviations of the factors given this Z (`UncollapsedGibbs`: the factors
+        as sampled).
+    evidence_ : float
+        Log of its joint probability with X.
+    intercept_, n_components_, feature_counts_, alpha_, noise_std_, factor_std_, n_iter_, \
+converged_, n_samples_fit_
+        As in `ibp.MEIBP`.
+    history_ : dict of ndarrays
+        As in `ibp.MEIBP`, ``evidence`` being the log of the joint probability; further alpha,
+        noise_std and factor_std.
+    trace_ : dict of ndarrays
+        The part of it that describes the chain.
+
+    References
+    ----------
+    .. [1] F. Doshi-Velez and Z. Ghahramani, "Accelerated Sampling for the Indian Buffet Process",
+       ICML 2009.
+    """
+
+    accepts_sparse: ClassVar[bool] = False
+    nonnegative: ClassVar[bool] = False
+
+    def _method(self, observations: Observations) -> Any:
+        from ibp.methods.accelerated_gibbs import AcceleratedGibbsMethod  # compiled code
+        from ibp.model.assignment_priors import prior_of
+
+        return AcceleratedGibbsMethod(
+            burn_in=self.burn_in,
+            thin=int(self.thin),
+            prior=prior_of(self.n_components),
+            **self._method_settings(observations),
+        )
+
+
+class UncollapsedGibbs(GibbsSampler):
+    """Gibbs sampling of binary features and of their factors (UGibbs).
+
+    A Markov chain over Z and A. Features that only one row has are born and die by a
+    birth-and-death move, in which what a new feature could be is integrated out. Parameters and
+    attributes are those of `ibp.AcceleratedGibbs`, and one more.
+
+    Parameters
+    ----------
+    factors : {"half_normal", "gaussian"}, default="half_normal"
+        The prior of the factors: nonnegative, with scale `factor_std`, or Gaussian.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = GibbsSampler._parameter_constraints | {
+        "factors": [StrOptions({"half_normal", "gaussian"})]
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        factors: Literal["half_normal", "gaussian"] = "half_normal",
+        fit_intercept: bool = True,
+        alpha: float = 3.0,
+        noise_std: float | None = None,
+        factor_std: float | None = None,
+        learn_hyperparameters: bool = True,
+        hyperpriors: dict[str, tuple[float, float]] | None = None,
+        burn_in: int | float = 0.5,
+        thin: int = 5,
+        init: Any = "random",
+        max_iter: int = 500,
+        tol: float = 0.0,
+        n_init: int = 1,
+        time_limit: float | None = None,
+        callbacks: Any = None,
+        random_state: Any = None,
+        n_jobs: int | None = -1,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_components,
+            fit_intercept=fit_intercept,
+            alpha=alpha,
+            noise_std=noise_std,
+            factor_std=factor_std,
+            learn_hyperparameters=learn_hyperparameters,
+            hyperpriors=hyperpriors,
+            burn_in=burn_in,
+            thin=thin,
+            init=init,
+            max_iter=max_iter,
+            tol=tol,
+            n_init=n_init,
+            time_limit=time_limit,
+            callbacks=callbacks,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
+        self.factors = factors
+
+    @property
+    def nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether sums of factors are never negative."""
+        return self.factors == "half_normal"
+
+    def _method(self, observations: Observations) -> Any:
+        from ibp.methods.uncollapsed_gibbs import UncollapsedGibbsMethod  # compiled code
+
+        return UncollapsedGibbsMethod(
+            burn_in=self.burn_in,
+            thin=int(self.thin),
+            n_components=self.n_components,
+            factors=self.factors,
+            **self._method_settings(observations),
+        )

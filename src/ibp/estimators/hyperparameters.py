@@ -1,0 +1,110 @@
+"""From an estimator's settings to the model's hyperparameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ibp.model.hyperparameters import GammaPosterior, Hyperparameters
+from ibp.model.observations import Observations
+
+# The paper fixes both standard deviations at three quarters of the data's.
+DEFAULT_STD_FRACTION = 0.75
+# Spread of the intercept's prior, in standard deviations of the data.
+INTERCEPT_STDS = 10.0
+SMALLEST_STD, LARGEST_STD = 1e-100, 1e100
+HYPERPRIORS = ("noise_precision", "factor_precision", "alpha")
+
+
+def hyperparameters_of(
+    estimator: Any, observations: Observations, n_components: int
+) -> Hyperparameters:
+    """Known values, or posteriors that begin at them, for about so many features.
+
+    Standard deviations that are not given come from the model that the fit starts from, if they
+    are learned, else from the data. An estimator without a ``factor_std`` or an ``alpha`` has no
+    use for it.
+    """
+    stds = {
+        name: _standard_deviation(estimator, name, observations)
+        for name in ("noise_std", "factor_std")
+    }
+    known = Hyperparameters.known(**stds, alpha=float(getattr(estimator, "alpha", 1.0)))
+    given = given_hyperpriors(estimator.hyperpriors)
+    if not estimator.learn_hyperparameters:
+        return known
+    rate = 1e-3 * data_scale(estimator, observations) ** 2
+    priors = dict(zip(HYPERPRIORS, [(1.0, rate), (1.0, rate), (1.0, 1.0)], strict=True)) | given
+    for name, (_, rate) in priors.items():
+        if not rate > 0:
+            raise ValueError(
+                f"X is constant, so the default hyperprior of {name} has no scale. Give "
+                f"hyperpriors={{{name!r}: (shape, rate)}} or check the data."
+            )
+    return Hyperparameters(
+        GammaPosterior.starting_at(
+            known.noise_precision.mean, priors["noise_precision"], observations.n_observed / 2
+        ),
+        GammaPosterior.starting_at(
+            known.factor_precision.mean,
+            priors["factor_precision"],
+            n_components * observations.n_features / 2,
+        ),
+        GammaPosterior.starting_at(known.alpha.mean, priors["alpha"], n_components),
+    )
+
+
+def data_scale(estimator: Any, observations: Observations) -> float:
+    """Standard deviation of the data; what an intercept explains is no measure of the rest."""
+    summary = observations.summary
+    return summary.std_within_columns if estimator.fit_intercept else summary.std
+
+
+def intercept_std_of(estimator: Any, observations: Observations, noise_std: float) -> float | None:
+    """Spread of the intercept's prior; None without an intercept."""
+    if not estimator.fit_intercept:
+        return None
+    return INTERCEPT_STDS * (observations.summary.std or noise_std)
+
+
+def _standard_deviation(estimator: Any, name: str, observations: Observations) -> float:
+    given = getattr(estimator, name, None)
+    if given is None and estimator.learn_hyperparameters:
+        given = getattr(estimator.init, f"{name}_", None)
+    scale = data_scale(estimator, observations)
+    if given is None and not scale > 0:
+        where = " in each column" if estimator.fit_intercept else ""
+        raise ValueError(
+            f"X is constant{where} (n_samples = {observations.n_samples}), so there is no "
+            f"scale to estimate {name} from. Give {name} explicitly or check the data."
+        )
+    value = DEFAULT_STD_FRACTION * scale if given is None else float(given)
+    if not SMALLEST_STD < value < LARGEST_STD:
+        raise ValueError(
+            f"{name} is {value:g}, whose square leaves the range of double precision. "
+            "Multiply X by a constant that brings it nearer to 1."
+        )
+    return value
+
+
+def given_hyperpriors(hyperpriors: dict[str, Any] | None) -> dict[str, tuple[float, float]]:
+    """The pairs that the user gave, checked."""
+    priors = {}
+    for name, pair in (hyperpriors or {}).items():
+        if name not in HYPERPRIORS:
+            raise ValueError(
+                f"hyperpriors has the key {name!r}; it can have {', '.join(HYPERPRIORS)}."
+            )
+        try:
+            shape, rate = (float(value) for value in pair)
+            valid = 0 < shape < np.inf and 0 < rate < np.inf
+        except (TypeError, ValueError):
+            valid = False
+        if not valid:
+            raise ValueError(
+                f"hyperpriors[{name!r}] is {pair!r}; it must be a pair (shape, rate) of "
+                "positive numbers."
+            )
+        priors[name] = (shape, rate)
+    return priors

@@ -1,0 +1,163 @@
+"""INMF: infinite nonnegative matrix factorisation by power expectation propagation."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval
+
+from ibp.estimators.binary import SoftAssignmentModel
+from ibp.model import Observations
+
+
+class INMF(SoftAssignmentModel):
+    """Binary features with nonnegative factors, by expectation propagation, K grown from one.
+
+    The model of `ibp.MEIBP` without an intercept. The posterior of the factors is a Gaussian with
+    full covariance in each column, fitted to their truncation by power-EP; that of Z are
+    probabilities [1]_. The fit starts with one feature and adds one after the other as long as its
+    objective rises. Data should have their minimum at 0.
+
+    Parameters
+    ----------
+    n_components : int, default=None
+        Most features; None for no limit but the number of rows.
+    alpha, noise_std, factor_std, learn_hyperparameters, hyperpriors
+        As in `ibp.MEIBP`.
+    power : float, default=1.0
+        Of power-EP, above 0 and at most 1, which is EP itself.
+    damping : float, default=None
+        Weight of the old sites in an update; None means 1 - power.
+    init : "random", dict or fitted model, default="random"
+        The start: one feature; codes ``{"Z": N x K}``; or any model of this library fitted to the
+        same rows. More features may be added to them.
+    max_iter : int, default=1000
+        Most sweeps, for all numbers of features together.
+    tol : float, default=1e-5
+        The objective is at rest, and a feature is added, when a sweep changes it by less than this
+        fraction.
+    n_init, time_limit, callbacks, random_state, n_jobs, verbose
+        As in `ibp.MEIBP`.
+
+    Attributes
+    ----------
+    codes_ : ndarray of shape (n_samples, n_components_)
+        Probabilities of the training rows' features.
+    assignments_ : ndarray of shape (n_samples, n_components_), uint8
+        Where they are above one half.
+    components_, components_std_ : ndarray of shape (n_components_, n_features)
+        Means and standard deviations of the factors.
+    components_covariance_ : ndarray of shape (n_features, n_components_, n_components_)
+        Covariances of a column's factors.
+    stick_parameters_ : ndarray of shape (n_components_, 2)
+        Parameters of the Beta distributions of the features' probabilities.
+    evidence_ : float
+        The objective: an approximation of the evidence lower bound.
+    intercept_ : ndarray of shape (n_features,)
+        Zeros: there is none.
+    n_components_, feature_counts_, alpha_, noise_std_, factor_std_, history_, n_iter_, \
+converged_, n_samples_fit_
+        As in `ibp.MEIBP`.
+
+    References
+    ----------
+    .. [1] N. Ding, Y. Qi, R. Xiang, I. Molloy and N. Li, "Nonparametric Bayesian Matrix
+       Factorization by Power-EP", AISTATS 2010.
+    """
+
+    fit_intercept: bool = False
+    saved_arrays: ClassVar[dict[str, tuple[Any, str]]] = {
+        "components_covariance_": (np.float64, "DKK")
+    }
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        name: allowed
+        for name, allowed in SoftAssignmentModel._parameter_constraints.items()
+        if name != "fit_intercept"
+    } | {
+        "power": [Interval(Real, 0, 1, closed="right")],
+        "damping": [Interval(Real, 0, 1, closed="left"), None],
+        "max_iter": [Interval(Integral, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        alpha: float = 3.0,
+        noise_std: float | None = None,
+        factor_std: float | None = None,
+        learn_hyperparameters: bool = True,
+        hyperpriors: dict[str, tuple[float, float]] | None = None,
+        power: float = 1.0,
+        damping: float | None = None,
+        init: Any = "random",
+        max_iter: int = 1000,
+        tol: float = 1e-5,
+        n_init: int = 1,
+        time_limit: float | None = None,
+        callbacks: Any = None,
+        random_state: Any = None,
+        n_jobs: int | None = -1,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.alpha = alpha
+        self.noise_std = noise_std
+        self.factor_std = factor_std
+        self.learn_hyperparameters = learn_hyperparameters
+        self.hyperpriors = hyperpriors
+        self.power = power
+        self.damping = damping
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_init = n_init
+        self.time_limit = time_limit
+        self.callbacks = callbacks
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _method(self, observations: Observations) -> Any:
+        from ibp.methods.inmf import INMFMethod  # compiled code: loaded when it is needed
+
+        settings = self._method_settings(observations)
+        del settings["intercept_std"]
+        return INMFMethod(
+            n_components=None if self.n_components is None else int(self.n_components),
+            power=float(self.power),
+            damping=self.damping,
+            tol=float(self.tol),
+            **settings,
+        )
+
+    @property
+    def _loop_tol(self) -> float:
+        return 0.0  # the method itself knows when it has grown enough
+
+    def _keep_state(self, method: Any, state: Any) -> None:
+        frozen, solution = state.frozen(), state.solution
+        self.components_, self.components_covariance_ = frozen.mean, frozen.covariance
+        self.components_std_ = state.observations.from_layout(np.sqrt(solution.variance))
+        self.intercept_ = np.zeros(state.observations.n_features)
+        self.codes_ = solution.probabilities
+        self.stick_parameters_ = np.stack([state.sticks.counts, state.sticks.failures], axis=1)
+        self.n_components_ = solution.n_components
+        self.feature_counts_ = np.count_nonzero(self.assignments_, axis=0).astype(np.int64)
+        self._keep_hyperparameters(solution.hyperparameters)
+        self.evidence_ = float(solution.objective)
+
+    def _frozen(self) -> Any:
+        from ibp.methods.inmf_rows import FrozenINMF  # compiled code: loaded when it is needed
+        from ibp.methods.inmf_solution import Sticks
+
+        sticks = Sticks(self.stick_parameters_[:, 0], self.n_samples_fit_)
+        return FrozenINMF(
+            self.components_,
+            self.components_covariance_,
+            sticks.log_odds(),
+            self.noise_std_**-2.0,
+        )

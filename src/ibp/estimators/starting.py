@@ -1,0 +1,121 @@
+"""From an estimator's ``init`` to a place to start from.
+
+Any method starts from any fitted model: from its codes, its factors and its intercept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from ibp.model.observations import Observations
+from ibp.starts.codes_and_factors import CodesAndFactors
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def starting_point(estimator: Any, observations: Observations) -> CodesAndFactors | None:
+    """What the estimator's ``init`` stands for; None for a random start."""
+    init = estimator.init
+    if isinstance(init, str):
+        return None if init == "random" else start_of_method(init, estimator, observations)
+    if isinstance(init, dict):
+        return start_of_arrays(init, estimator, observations)
+    return start_of_fitted(init, estimator, observations)
+
+
+def start_of_method(label: str, estimator: Any, observations: Observations) -> CodesAndFactors:
+    """The codes that the method of a label finds, with the same seed and number of features."""
+    from ibp.registry import METHODS
+
+    first = METHODS[label](
+        n_components=estimator.n_components,
+        random_state=estimator.random_state,
+        n_jobs=estimator.n_jobs,
+        time_limit=estimator.time_limit,
+    )
+    values = observations.values
+    if first.nonnegative and not first.fit_intercept and not observations.sparse:
+        values = values - np.fmin.reduce(observations.summary.lowest)  # as the paper does
+    return CodesAndFactors(first.fit(values)._training_codes().astype(np.float64))
+
+
+def start_of_fitted(model: Any, estimator: Any, observations: Observations) -> CodesAndFactors:
+    """From another model, fitted to the same rows."""
+    check_is_fitted(
+        model,
+        msg="The model given as init is not fitted yet. (In a parameter grid scikit-learn "
+        "makes unfitted copies: give a dict with its 'Z' and factors there.)",
+    )
+    if not hasattr(model, "_training_codes"):
+        raise ValueError(
+            f"init is a {type(model).__name__}, which has no features to start from. Give a model "
+            "of this library, or arrays in a dict."
+        )
+    try:
+        codes = model._training_codes()
+    except AttributeError:
+        raise ValueError(
+            "The model given as init has no assignments_: it was saved without them."
+        ) from None
+    codes = check_codes(codes, observations.n_samples)
+    if model.components_.shape[1] != observations.n_features:
+        raise ValueError(
+            f"The model given as init has {model.components_.shape[1]} columns; X has "
+            f"{observations.n_features}."
+        )
+    both = estimator.fit_intercept and model.fit_intercept
+    return CodesAndFactors(codes, model.components_, model.intercept_ if both else None)
+
+
+def start_of_arrays(
+    init: dict[str, Any], estimator: Any, observations: Observations
+) -> CodesAndFactors:
+    """From the user's own codes 'Z', factors 'A' and 'intercept'; the last two may be left out."""
+    allowed = {"Z", "A"} | ({"intercept"} if estimator.fit_intercept else set())
+    if not {"Z"} <= set(init) <= allowed:
+        raise ValueError(
+            f"init must have the key 'Z' and may have {', '.join(sorted(allowed - {'Z'}))}; it has "
+            f"{', '.join(repr(key) for key in init)}."
+        )
+    codes = check_codes(init["Z"], observations.n_samples)
+    shape = (codes.shape[1], observations.n_features)
+    return CodesAndFactors(
+        codes,
+        check_numbers(init, "A", shape) if "A" in init else None,
+        check_numbers(init, "intercept", shape[1:]) if "intercept" in init else None,
+    )
+
+
+def check_codes(codes: Any, n_samples: int) -> FloatArray:
+    """Codes of as many rows as X has, none negative."""
+    array = np.asarray(codes.toarray() if hasattr(codes, "toarray") else codes, dtype=np.float64)
+    if array.ndim != 2 or array.shape[0] != n_samples:
+        raise ValueError(
+            f"init['Z'] has shape {array.shape}; X has {n_samples} rows, "
+            f"so it must be ({n_samples}, K)."
+        )
+    if not (np.isfinite(array).all() and (array >= 0).all()):
+        raise ValueError("init['Z'] must be finite and not negative.")
+    return array
+
+
+def check_numbers(init: dict[str, Any], key: str, shape: tuple[int, ...]) -> FloatArray:
+    """An array of the start, of the shape that it must have."""
+    array = np.asarray(init[key], dtype=np.float64)
+    if array.shape != shape:
+        raise ValueError(f"init[{key!r}] has shape {array.shape}; it must be {shape}.")
+    if not np.isfinite(array).all():
+        raise ValueError(f"init[{key!r}] must be finite.")
+    return array
+
+
+def check_limit(start: Any, n_components: int | None) -> None:
+    """Refuse a start with more features than there may be."""
+    if n_components is not None and start is not None and start.n_components > n_components:
+        raise ValueError(
+            f"init has {start.n_components} features, more than n_components={n_components} allows."
+        )

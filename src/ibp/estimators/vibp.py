@@ -1,0 +1,180 @@
+"""Mean-field variational inference for the IBP: finite and infinite."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval
+
+from ibp.estimators.binary import SoftAssignmentModel
+from ibp.model import Observations
+
+
+class MeanFieldVIBP(SoftAssignmentModel):
+    """What the finite and the infinite estimator have in common."""
+
+    nonnegative: ClassVar[bool] = False
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = (
+        SoftAssignmentModel._parameter_constraints
+        | {"n_components": [Interval(Integral, 1, None, closed="left")]}
+    )
+
+    def __init__(
+        self,
+        n_components: int = 20,
+        *,
+        fit_intercept: bool = True,
+        alpha: float = 3.0,
+        noise_std: float | None = None,
+        factor_std: float | None = None,
+        learn_hyperparameters: bool = True,
+        hyperpriors: dict[str, tuple[float, float]] | None = None,
+        init: Any = "random",
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        n_init: int = 1,
+        time_limit: float | None = None,
+        callbacks: Any = None,
+        random_state: Any = None,
+        n_jobs: int | None = -1,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_components,
+            fit_intercept=fit_intercept,
+            alpha=alpha,
+            noise_std=noise_std,
+            factor_std=factor_std,
+            learn_hyperparameters=learn_hyperparameters,
+            hyperpriors=hyperpriors,
+            init=init,
+            max_iter=max_iter,
+            tol=tol,
+            n_init=n_init,
+            time_limit=time_limit,
+            callbacks=callbacks,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
+
+    @property
+    @abstractmethod
+    def _method_class(self) -> Any:
+        """The method, loaded when it is needed."""
+
+    @abstractmethod
+    def _log_odds(self) -> Any:
+        """The prior's part of the log-odds of each feature."""
+
+    def _method(self, observations: Observations) -> Any:
+        settings = self._method_settings(observations)
+        return self._method_class(n_components=self.n_components, **settings)
+
+    def _keep_state(self, method: Any, state: Any) -> None:
+        self.components_ = state.components
+        self.components_std_ = state.components_std
+        self.intercept_ = state.offset
+        self.codes_ = state.probabilities
+        self.stick_parameters_ = np.stack([state.sticks.first, state.sticks.second], axis=1)
+        self.n_components_ = state.n_components
+        self.feature_counts_ = np.count_nonzero(self.assignments_, axis=0).astype(np.int64)
+        self._keep_hyperparameters(state.hyperparameters)
+        evidence = state.evidence()
+        self.evidence_ = evidence.total
+        self.evidence_parts_ = {name: float(value) for name, value in vars(evidence).items()}
+
+    def _frozen(self) -> Any:
+        from ibp.methods.assign_probabilities import FrozenMeanField  # compiled code
+
+        return FrozenMeanField(
+            self.components_,
+            self.components_std_**2,
+            self.intercept_,
+            self._log_odds(),
+            self.noise_std_**-2.0,
+        )
+
+
+class FiniteVIBP(MeanFieldVIBP):
+    """Mean-field inference in the finite beta-Bernoulli model with Gaussian factors (f-VIBP).
+
+    Every row has feature k with a probability pi_k ~ Beta(alpha / K, 1); factors are Gaussian and
+    signed. The posterior is approximated by independent Bernoulli, Gaussian and Beta distributions
+    [1]_, and a lower bound of the evidence rises with every sweep. `transform` returns
+    probabilities.
+
+    Parameters
+    ----------
+    n_components : int, default=20
+        K. Features that the data do not need end with a count of nobody.
+    fit_intercept : bool, default=True
+        Whether each column has an offset of its own. Gaussian factors have mean zero, so without
+        it the data should be centred.
+    alpha, noise_std, factor_std, learn_hyperparameters, hyperpriors
+        As in `ibp.MEIBP`; `factor_std` is the standard deviation of Gaussian factors here.
+    init : "random", dict or fitted model, default="random"
+        The start: probabilities drawn uniformly; arrays ``{"Z": N x K}`` with, if at hand, ``"A"``
+        (K x D) and ``"intercept"``; or any model of this library fitted to the same rows.
+    max_iter, tol, n_init, time_limit, callbacks, random_state, n_jobs, verbose
+        As in `ibp.MEIBP`; `tol` is 1e-4 by default.
+
+    Attributes
+    ----------
+    codes_ : ndarray of shape (n_samples, n_components_)
+        Probabilities of the training rows' features.
+    assignments_ : ndarray of shape (n_samples, n_components_), uint8
+        Where they are above one half.
+    components_, components_std_ : ndarray of shape (n_components_, n_features)
+        Means and standard deviations of the factors.
+    stick_parameters_ : ndarray of shape (n_components_, 2)
+        Parameters of the Beta distributions of pi (here) or of the sticks (`InfiniteVIBP`).
+    intercept_, n_components_, feature_counts_, alpha_, noise_std_, factor_std_, evidence_, \
+evidence_parts_, history_, n_iter_, converged_, n_samples_fit_
+        As in `ibp.MEIBP`.
+
+    References
+    ----------
+    .. [1] F. Doshi-Velez, K. T. Miller, J. Van Gael and Y. W. Teh, "Variational Inference for the
+       Indian Buffet Process", AISTATS 2009.
+    """
+
+    @property
+    def _method_class(self) -> Any:
+        from ibp.methods.finite_vibp import FiniteVIBPMethod
+
+        return FiniteVIBPMethod
+
+    def _log_odds(self) -> Any:
+        from ibp.methods.finite_vibp import FiniteSticks
+
+        return FiniteSticks(*self.stick_parameters_.T).log_odds()
+
+
+class InfiniteVIBP(MeanFieldVIBP):
+    """Mean-field inference in the stick-breaking IBP, truncated at K sticks (i-VIBP).
+
+    Feature k has the probability v_1 ... v_k with v ~ Beta(alpha, 1), so later features are rarer.
+    The expectation of ln(1 - v_1 ... v_k) is bounded by a multinomial [1]_. Parameters and
+    attributes are those of `ibp.FiniteVIBP`.
+
+    References
+    ----------
+    .. [1] F. Doshi-Velez, K. T. Miller, J. Van Gael and Y. W. Teh, "Variational Inference for the
+       Indian Buffet Process", AISTATS 2009.
+    """
+
+    @property
+    def _method_class(self) -> Any:
+        from ibp.methods.infinite_vibp import InfiniteVIBPMethod
+
+        return InfiniteVIBPMethod
+
+    def _log_odds(self) -> Any:
+        from ibp.methods.infinite_vibp import InfiniteSticks
+
+        return InfiniteSticks(*self.stick_parameters_.T).log_odds()

@@ -1,0 +1,157 @@
+"""What a sampler keeps of its chain."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One state of a chain, columns in the user's order.
+
+    Attributes
+    ----------
+    assignments : ndarray of shape (N, K), uint8
+        Z, without empty columns.
+    components, components_std : ndarrays of shape (K, D)
+        The factors as sampled, with no spread, or their mean and spread where a sampler has
+        integrated them out.
+    intercept : ndarray of shape (D,)
+        The offset of each column, sampled or expected likewise.
+    alpha, noise_std, factor_std : float
+        Hyperparameters.
+    log_joint : float
+        The log of the joint probability, up to nothing: see the sampler.
+    """
+
+    assignments: npt.NDArray[np.uint8]
+    components: FloatArray
+    components_std: FloatArray
+    intercept: FloatArray
+    alpha: float
+    noise_std: float
+    factor_std: float
+    log_joint: float
+
+
+@dataclass
+class Chain:
+    """The samples that are kept: every ``thin``-th sweep after the burn-in.
+
+    Attributes
+    ----------
+    burn_in : int or float
+        Sweeps that are not kept or, below one, which part of those made so far.
+    thin : int
+        How many sweeps lie between two that are kept.
+    n_sweeps : int
+        Sweeps so far.
+    kept : deque of (int, Sample)
+        Numbers of sweeps, from 1, and where they led.
+    """
+
+    burn_in: int | float
+    thin: int
+    n_sweeps: int = 0
+    kept: deque[tuple[int, Sample]] = field(default_factory=deque)
+
+    def record(self, sample: Callable[[], Sample]) -> None:
+        """Count a sweep, and keep what it led to if it is due."""
+        self.n_sweeps += 1
+        burned = burned_sweeps(self.burn_in, self.n_sweeps)
+        if self.n_sweeps > burned and self.n_sweeps % self.thin == 0:
+            self.kept.append((self.n_sweeps, sample()))
+        while self.kept and self.kept[0][0] <= burned:
+            self.kept.popleft()
+
+    @property
+    def samples(self) -> list[Sample]:
+        """What is kept, in order."""
+        return [sample for _, sample in self.kept]
+
+
+def burned_sweeps(burn_in: int | float, n_sweeps: int) -> int:
+    """How many of the first sweeps do not count."""
+    return int(burn_in * n_sweeps) if burn_in < 1 else int(burn_in)
+
+
+@dataclass(frozen=True)
+class PosteriorSamples(Sequence[Sample]):
+    """Kept samples as plain arrays, side by side along K, because each has a K of its own.
+
+    Attributes
+    ----------
+    n_components : ndarray of shape (S,)
+        K of each sample; the features of sample s follow those of sample s - 1.
+    assignments : ndarray of shape (N, sum of K), uint8
+        Z of all samples.
+    feature_counts : ndarray of shape (sum of K,)
+        How many rows have each feature.
+    components, components_std : ndarrays of shape (sum of K, D)
+        Factors of all samples.
+    intercept : ndarray of shape (S, D)
+        Offsets.
+    alpha, noise_std, factor_std, log_joint : ndarrays of shape (S,)
+        One number per sample.
+    """
+
+    n_components: npt.NDArray[np.int64]
+    assignments: npt.NDArray[np.uint8]
+    feature_counts: npt.NDArray[np.int64]
+    components: FloatArray
+    components_std: FloatArray
+    intercept: FloatArray
+    alpha: FloatArray
+    noise_std: FloatArray
+    factor_std: FloatArray
+    log_joint: FloatArray
+
+    @classmethod
+    def of(cls, kept: Sequence[Sample]) -> PosteriorSamples:
+        """Join one or more samples."""
+        assignments = np.concatenate([sample.assignments for sample in kept], axis=1)
+        return cls(
+            np.array([sample.assignments.shape[1] for sample in kept], dtype=np.int64),
+            assignments,
+            np.count_nonzero(assignments, axis=0).astype(np.int64),
+            np.concatenate([sample.components for sample in kept]),
+            np.concatenate([sample.components_std for sample in kept]),
+            np.stack([sample.intercept for sample in kept]),
+            np.array([sample.alpha for sample in kept]),
+            np.array([sample.noise_std for sample in kept]),
+            np.array([sample.factor_std for sample in kept]),
+            np.array([sample.log_joint for sample in kept]),
+        )
+
+    @property
+    def best(self) -> Sample:
+        """That of highest joint probability."""
+        return self[int(np.argmax(self.log_joint))]
+
+    def __len__(self) -> int:
+        return int(self.n_components.size)
+
+    def __getitem__(self, index: int) -> Sample:  # type: ignore[override]
+        s = range(len(self))[index]
+        first = int(self.n_components[:s].sum())
+        own = slice(first, first + int(self.n_components[s]))
+        return Sample(
+            self.assignments[:, own],
+            self.components[own],
+            self.components_std[own],
+            self.intercept[s],
+            float(self.alpha[s]),
+            float(self.noise_std[s]),
+            float(self.factor_std[s]),
+            float(self.log_joint[s]),
+        )
+
+    def __iter__(self) -> Iterator[Sample]:
+        return (self[s] for s in range(len(self)))

@@ -1,0 +1,74 @@
+"""Gaussian factors, integrated out: the evidence of Z alone, and the posterior of A given Z.
+
+With a_kd ~ N(0, 1 / tau_k) and P = tau_X Z'Z + diag(tau), for a column x with n observed entries
+
+    ln p(x | Z) = -n/2 ln(2 pi / tau_X) + 1/2 sum_k ln tau_k - 1/2 ln |P|
+                  - tau_X / 2 ||x||^2 + tau_X^2 / 2 (Z'x)' P^-1 (Z'x)
+    a | x, Z ~ N(tau_X P^-1 Z'x, P^-1) .
+
+An intercept is a feature that every row has, with a precision of its own. Rows count only where the
+column is observed, so there is one P per column group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import cho_solve, cholesky
+
+from ibp.model.observations import Observations
+from ibp.model.statistics import Statistics
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FactorPosterior:
+    """A given Z: means (K x D, layout order), and covariances by column group.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (K, D)
+        E[A].
+    covariance : ndarray of shape (G, K, K)
+        Of the factors of any one column of a group.
+    log_likelihood : float
+        ln p(X | Z), the factors integrated out.
+    """
+
+    mean: FloatArray
+    covariance: FloatArray
+    log_likelihood: float
+
+    def variance(self, observations: Observations) -> FloatArray:
+        """Of each factor, K x D."""
+        diagonal = np.diagonal(self.covariance, axis1=1, axis2=2)
+        return np.asarray(diagonal[observations.group_of_position].T)
+
+
+def factor_posterior(
+    observations: Observations,
+    statistics: Statistics,
+    noise_precision: float,
+    prior_precision: FloatArray,
+) -> FactorPosterior:
+    """The posterior of A and the evidence of Z; ``prior_precision`` has one number per feature."""
+    k = statistics.n_components
+    mean = np.empty((k, observations.n_features))
+    covariance = np.empty((observations.n_groups, k, k))
+    total = 0.5 * observations.n_observed * np.log(noise_precision / (2.0 * np.pi))
+    total -= 0.5 * noise_precision * observations.sum_of_squares
+    for g in range(observations.n_groups):
+        columns = slice(observations.group_start[g], observations.group_start[g + 1])
+        precision = noise_precision * statistics.gram[g]
+        precision[np.diag_indices(k)] += prior_precision
+        factor = cholesky(precision, lower=True)
+        covariance[g] = cho_solve((factor, True), np.eye(k))
+        cross = noise_precision * statistics.cross[:, columns]
+        mean[:, columns] = cho_solve((factor, True), cross)
+        width = columns.stop - columns.start
+        log_ratio = 0.5 * np.log(prior_precision).sum() - np.log(np.diag(factor)).sum()
+        total += width * log_ratio + 0.5 * float((cross * mean[:, columns]).sum())
+    return FactorPosterior(mean, covariance, float(total))

@@ -1,0 +1,54 @@
+"""A start from codes, for any method: those of a fitted model, or the user's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CodesAndFactors:
+    """What is known before the first sweep.
+
+    Attributes
+    ----------
+    codes : ndarray of shape (N, K)
+        Assignments, their probabilities, or nonnegative codes.
+    factors : ndarray of shape (K, D) or None
+        In the user's column order; None if they are to follow from the codes.
+    intercept : ndarray of shape (D,) or None
+        The offset of each column, likewise.
+    """
+
+    codes: FloatArray
+    factors: FloatArray | None = None
+    intercept: FloatArray | None = None
+
+    @property
+    def n_components(self) -> int:
+        """Features to start with."""
+        return int(self.codes.shape[1])
+
+    def binary(self) -> CodesAndFactors:
+        """With codes between zero and one.
+
+        Real codes are cut at half of the largest that their feature has, and the factors take on
+        their scale.
+        """
+        if (self.codes <= 1.0).all():
+            return self
+        largest = self.codes.max(axis=0, initial=0.0)
+        used = largest > 0
+        on = self.codes[:, used] > 0.5 * largest[used]
+        scale = (self.codes[:, used] * on).sum(axis=0) / on.sum(axis=0)
+        factors = None if self.factors is None else self.factors[used] * scale[:, None]
+        return CodesAndFactors(on.astype(np.float64), factors, self.intercept)
+
+    @property
+    def assignments(self) -> npt.NDArray[np.uint8]:
+        """Which codes are nearer to one than to nothing."""
+        return (self.codes > 0.5).astype(np.uint8)
