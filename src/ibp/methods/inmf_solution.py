@@ -1,0 +1,183 @@
+"""q of INMF for one number of features, and the objective L that compares such solutions.
+
+The equations are in `ibp.methods.inmf`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import betaln, digamma, entr, gammaln
+
+from ibp.methods.mean_field import GaussianFactors
+from ibp.model import Factors, Hyperparameters, NoIntercept, Observations, Statistics, squared_error
+from ibp.model.expectation_propagation import log_prior_constant
+from ibp.model.ibp_prior import harmonic_number
+from ibp.model.statistics import sums_by_column
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sticks:
+    """q(pi_k) = Beta(counts, N - counts + 1)."""
+
+    counts: FloatArray
+    n_samples: int
+
+    @classmethod
+    def of(cls, probabilities: FloatArray) -> Sticks:
+        """The optimal ones, of at least one row each."""
+        return cls(np.maximum(probabilities.sum(axis=0), 1.0), probabilities.shape[0])
+
+    @property
+    def failures(self) -> FloatArray:
+        """The second parameters."""
+        return np.maximum(self.n_samples - self.counts, 0.0) + 1.0
+
+    @property
+    def mean(self) -> FloatArray:
+        """E[pi_k]."""
+        return self.counts / (self.counts + self.failures)
+
+    def log_odds(self) -> FloatArray:
+        """E ln pi_k - E ln(1 - pi_k)."""
+        return np.asarray(digamma(self.counts) - digamma(self.failures))
+
+    def log_evidence(self) -> float:
+        """E ln of the prior's product over k and the entropies of the sticks, together."""
+        return float(betaln(self.counts, self.failures).sum())
+
+
+@dataclass
+class Solution:
+    """q for one number of features; columns are in layout order.
+
+    Attributes
+    ----------
+    probabilities : ndarray of shape (N, K)
+        e.
+    entropy : float
+        H[q(Z)].
+    statistics : Statistics
+        With e as codes; so the diagonals of the gram are sums of e^2, not E[Z'Z].
+    mean : ndarray of shape (K, D)
+        The m_j side by side.
+    covariance : ndarray of shape (D, K, K)
+        The V_j.
+    site_precision, site_linear : ndarray of shape (D, K)
+        Natural parameters of the sites.
+    log_partition : ndarray of shape (D,)
+        What each column adds to L, but for what its means explain and for the prior's constant.
+    hyperparameters : Hyperparameters
+        As they were when the sites were updated.
+    objective : float
+        L.
+    """
+
+    probabilities: FloatArray
+    entropy: float
+    statistics: Statistics
+    mean: FloatArray
+    covariance: FloatArray
+    site_precision: FloatArray
+    site_linear: FloatArray
+    log_partition: FloatArray
+    hyperparameters: Hyperparameters
+    objective: float = -np.inf
+
+    @property
+    def n_components(self) -> int:
+        """K."""
+        return int(self.probabilities.shape[1])
+
+    @property
+    def variance(self) -> FloatArray:
+        """The diagonals of V, shape (K, D)."""
+        return np.ascontiguousarray(np.diagonal(self.covariance, axis1=1, axis2=2).T)
+
+    @property
+    def sticks(self) -> Sticks:
+        """q(pi)."""
+        return Sticks.of(self.probabilities)
+
+    def second_moments(self) -> FloatArray:
+        """E[Z'Z] of each column group, shape (G, K, K)."""
+        moments = self.statistics.gram.copy()
+        diagonal = np.arange(self.n_components)
+        moments[:, diagonal, diagonal] = self.statistics.totals
+        return moments
+
+    def squared_error(self, observations: Observations) -> float:
+        """Sum over observed entries of (x - e m)^2."""
+        factors = cast(Factors, GaussianFactors(self.mean, self.variance))
+        return squared_error(
+            observations,
+            self.statistics,
+            factors,
+            NoIntercept.of_width(observations.n_features),
+            expected=False,
+            codes=self.probabilities,
+        )
+
+    def code_variance(self, observations: Observations) -> float:
+        """Sum over observed entries of Var[z] m^2."""
+        spread = np.maximum(self.statistics.totals - self.statistics.own, 0.0)
+        return float(sums_by_column(spread, observations, self.mean**2).sum())
+
+    def expected_squared_error(self, observations: Observations) -> float:
+        """Sum over observed entries of E[(x - z a)^2]."""
+        moments = self.second_moments()
+        factor_variance = 0.0
+        for g in range(observations.n_groups):
+            columns = slice(observations.group_start[g], observations.group_start[g + 1])
+            factor_variance += float(np.vdot(moments[g], self.covariance[columns].sum(axis=0)))
+        return (
+            self.squared_error(observations)
+            + self.code_variance(observations)
+            + max(factor_variance, 0.0)
+        )
+
+
+def code_entropy(probabilities: FloatArray) -> float:
+    """H[q(Z)]."""
+    return float((entr(probabilities) + entr(1.0 - probabilities)).sum())
+
+
+def updated_hyperparameters(observations: Observations, solution: Solution) -> Hyperparameters:
+    """The conjugate updates of tau_X, tau_A and alpha; known ones stay."""
+    old = solution.hyperparameters
+    if not old.learned:
+        return old
+    k, d = solution.mean.shape
+    second_moment = float((solution.mean**2).sum() + solution.variance.sum())
+    return Hyperparameters(
+        noise_precision=old.noise_precision.updated(
+            0.5 * observations.n_observed, 0.5 * solution.expected_squared_error(observations)
+        ),
+        factor_precision=old.factor_precision.updated(0.5 * k * d, 0.5 * second_moment),
+        alpha=old.alpha.updated(k, harmonic_number(observations.n_samples)),
+    )
+
+
+def objective(observations: Observations, solution: Solution) -> float:
+    """L; the Gaussian part of every ln Z_j is in the error that its means leave."""
+    k, d = solution.mean.shape
+    hyperparameters = solution.hyperparameters
+    noise, alpha = hyperparameters.noise_precision, hyperparameters.alpha
+    error = solution.squared_error(observations) + solution.code_variance(observations)
+    return float(
+        0.5 * observations.n_observed * (noise.mean_log - np.log(2.0 * np.pi))
+        - 0.5 * noise.mean * error
+        + solution.log_partition.sum()
+        + k * d * log_prior_constant(hyperparameters.factor_precision.mean_log)
+        + solution.sticks.log_evidence()
+        + k * alpha.mean_log
+        - gammaln(k + 1.0)
+        - alpha.mean * harmonic_number(observations.n_samples)
+        + solution.entropy
+        - hyperparameters.divergence()
+    )
