@@ -1,0 +1,410 @@
+"""A beam of hypotheses about Z, extended row by row.
+
+A hypothesis is Z for the rows placed so far, up to the order of its columns. Its score is
+
+    ln P([Z]) + ln p(X | Z)
+
+of these rows: the IBP prior of the left-ordered class and the likelihood with the factors (and the
+intercept, a feature that every row has) integrated out. Both are exact, the prior because the IBP
+is a process over rows: the next row has feature k with probability m_k / n and Poisson(alpha / n)
+new ones. Every class of n rows has one parent among those of n - 1 rows and is made but once, so a
+beam without limits meets all classes.
+
+All hypotheses have placed the same rows, so that what the others are expected to contribute is the
+same number for all and does not matter. Only a bound of it is of use, to drop hypotheses that
+cannot reach a score that is known to be reached: no row's prior exceeds that of its number of new
+features at the mode, and no row's density that of noise alone at its centre.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammainc, gammaln
+
+from ibp.kernels import beam_search as kernels
+from ibp.methods.beam_naive import naive_children
+from ibp.model import HyperparameterValues, Observations
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+CodeArray = npt.NDArray[np.uint8]
+Scoring = Literal["incremental", "naive"]
+
+# In a bounded beam a row may have so many new features that more are less likely than this.
+NEGLIGIBLE_TAIL = 1e-6
+# Unbounded beams grow from this size; scores within this part of a known one are not dropped.
+FIRST_CAPACITY = 256
+SLACK = 1e-9
+# Rows of X that are brought into order together.
+ROWS_AT_ONCE = 256
+# Features that there is room for grow by this factor.
+SPARE_ROOM = 1.5
+
+
+class Children(NamedTuple):
+    """Who is born: parents, numbers of new features, and the row's known features."""
+
+    scores: FloatArray
+    parents: IntArray
+    n_new: IntArray
+    codes: CodeArray
+
+    def best_first(self) -> Children:
+        """In order of their scores."""
+        order = np.argsort(-self.scores, kind="stable")
+        return Children._make(part[order] for part in self)
+
+
+class Beam(NamedTuple):
+    """Hypotheses, with room for K features each; an intercept is feature 0.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (B,)
+        Log joint probabilities of the rows so far.
+    n_active : ndarray of shape (B,)
+        Features in use, the intercept among them.
+    counts : ndarray of shape (B, K)
+        Rows that have each feature.
+    first : ndarray of shape (B, K)
+        0 where a feature's history is that of the feature before it.
+    covariance, gram : ndarray of shape (B, G, K, K)
+        Of the factors given the rows so far, and products of their means; by column group.
+    mean : ndarray of shape (B, K, D)
+        Of the factors, columns in layout order.
+    """
+
+    scores: FloatArray
+    n_active: IntArray
+    counts: IntArray
+    first: CodeArray
+    covariance: FloatArray
+    mean: FloatArray
+    gram: FloatArray
+
+    @classmethod
+    def with_room(cls, size: int, n_groups: int, n_components: int, n_features: int) -> Beam:
+        """Empty arrays."""
+        return cls(
+            np.empty(size),
+            np.empty(size, dtype=np.int64),
+            np.zeros((size, n_components), dtype=np.int64),
+            np.ones((size, n_components), dtype=np.uint8),
+            np.empty((size, n_groups, n_components, n_components)),
+            np.empty((size, n_components, n_features)),
+            np.empty((size, n_groups, n_components, n_components)),
+        )
+
+    @classmethod
+    def of_nothing(cls, observations: Observations, intercept_std: float | None) -> Beam:
+        """The one hypothesis about no rows."""
+        n_fixed = 0 if intercept_std is None else 1
+        beam = cls.with_room(1, observations.n_groups, max(n_fixed, 1), observations.n_features)
+        beam.scores[:] = 0.0
+        beam.n_active[:] = n_fixed
+        beam.mean[:] = 0.0
+        beam.gram[:] = 0.0
+        beam.covariance[:] = 0.0 if intercept_std is None else intercept_std**2
+        return beam
+
+    @property
+    def size(self) -> int:
+        """Hypotheses."""
+        return int(self.scores.size)
+
+    @property
+    def room(self) -> int:
+        """Features that there is room for."""
+        return int(self.counts.shape[1])
+
+    def first_of_them(self, size: int) -> Beam:
+        """The best so many."""
+        return Beam._make(part[:size] for part in self)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far a search goes.
+
+    Attributes
+    ----------
+    beam_width : int or None
+        Hypotheses that are kept; None for all that can reach ``known_score``.
+    n_components : int or None
+        Most features.
+    max_subset_enumeration : int
+        Up to 2 to this power sets of features are enumerated for a row; beyond, they are searched.
+        A beam without a width always enumerates.
+    scoring : {"incremental", "naive"}
+        Whether children are scored from what their parent knows, or each from scratch.
+    """
+
+    beam_width: int | None
+    n_components: int | None = None
+    max_subset_enumeration: int = 10
+    scoring: Scoring = "incremental"
+
+
+class OrderedRows:
+    """Rows of X in the order of the search: centred, in layout order, zero where missing."""
+
+    def __init__(self, observations: Observations, order: IntArray) -> None:
+        self.observations = observations
+        self.order = order
+        self._begin = self._end = 0
+        self._values = np.zeros((0, observations.n_features))
+        self._observed = np.zeros((0, observations.n_groups), dtype=np.bool_)
+
+    def between(self, begin: int, end: int) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+        """Values, and the column groups that are observed."""
+        observations, rows = self.observations, self.order[begin:end]
+        values = observations.to_layout(observations.rows(rows)).astype(np.float64)
+        observed = observations.missing_groups(rows).toarray() == 0.0
+        values -= observations.left_in
+        return values * observed[:, observations.group_of_position], observed
+
+    def row(self, n: int) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+        """The n-th row."""
+        if not self._begin <= n < self._end:
+            self._begin, self._end = n, min(n + ROWS_AT_ONCE, self.order.size)
+            self._values, self._observed = self.between(self._begin, self._end)
+        return self._values[n - self._begin], self._observed[n - self._begin]
+
+
+class BeamPass:
+    """One search through all rows.
+
+    Attributes
+    ----------
+    beam : Beam
+        The hypotheses about the rows placed so far, best first.
+    n_placed : int
+        How many these are.
+    """
+
+    def __init__(
+        self,
+        observations: Observations,
+        order: IntArray,
+        values: HyperparameterValues,
+        intercept_std: float | None,
+        limits: Limits,
+        known_score: float = -np.inf,
+    ) -> None:
+        self.rows = OrderedRows(observations, order)
+        self.values = values
+        self.intercept_std = intercept_std
+        self.limits = limits
+        self.beam = Beam.of_nothing(observations, intercept_std)
+        self.n_fixed = int(self.beam.n_active[0])
+        self.n_placed = 0
+        self._densest = self._densest_rows()
+        self._floors = self._lowest_scores(known_score)
+        self._parents: list[npt.NDArray[np.int32]] = []
+        self._codes: list[CodeArray] = []
+        self._rooms = (self.beam.first_of_them(0), self.beam)  # for children, and in use
+
+    @property
+    def noise_variance(self) -> float:
+        """1 / tau_X."""
+        return 1.0 / self.values.noise_precision
+
+    @property
+    def factor_variance(self) -> float:
+        """1 / tau_A."""
+        return 1.0 / self.values.factor_precision
+
+    @property
+    def done(self) -> bool:
+        """Whether all rows are placed, or no hypothesis is left."""
+        return self.n_placed == self.rows.order.size or self.beam.size == 0
+
+    def _lowest_scores(self, known_score: float) -> FloatArray:
+        """What hypotheses about 1, 2, ... rows must exceed to reach the known score in the end."""
+        n = self.rows.order.size
+        if known_score == -np.inf:
+            return np.full(n, -np.inf)
+        rate = self.values.alpha / np.arange(1.0, n + 1.0)
+        most = log_poisson(np.floor(rate), rate) + self._densest
+        to_come = np.cumsum(most[::-1])[::-1] - most
+        return np.asarray(known_score - SLACK * (1.0 + abs(known_score)) - to_come)
+
+    def _densest_rows(self) -> FloatArray:
+        """The log density of noise alone at its centre, for each row in order."""
+        observations = self.rows.observations
+        width = np.diff(observations.group_start)
+        n_observed = observations.n_features - observations.missing_groups(self.rows.order) @ width
+        return np.asarray(-0.5 * n_observed * np.log(2.0 * np.pi * self.noise_variance))
+
+    def _log_new(self, densest: float) -> FloatArray:
+        """Log probabilities of 0, 1, ... new features of the next row, as many as matter."""
+        rate = self.values.alpha / (self.n_placed + 1.0)
+        most = int(rate)
+        if self.limits.beam_width is not None:
+            while gammainc(most + 1.0, rate) > NEGLIGIBLE_TAIL:  # P(more than these)
+                most += 1
+        else:
+            least = self._floors[self.n_placed] - self.beam.scores.max() - densest
+            while log_poisson(most, rate) > least:
+                most += 1
+        return log_poisson(np.arange(most + 1), rate)
+
+    def place_next(self) -> None:
+        """Extend all hypotheses by the next row and keep the best."""
+        x, observed = self.rows.row(self.n_placed)
+        seen = np.flatnonzero(observed)
+        log_new = self._log_new(self._densest[self.n_placed])
+        if self.limits.scoring == "naive":
+            children = self._scored_naively(log_new)
+        else:
+            children = self._scored_incrementally(x, seen, log_new)
+        self._succeed(x, seen, log_new, children.best_first())
+
+    @property
+    def most_components(self) -> int:
+        """The limit of features, the intercept included."""
+        if self.limits.n_components is None:
+            return int(np.iinfo(np.int64).max)
+        return self.limits.n_components + self.n_fixed
+
+    def _scored_incrementally(self, x: FloatArray, seen: IntArray, log_new: FloatArray) -> Children:
+        width = self.limits.beam_width
+        most_sets = np.inf if width is None else 2.0**self.limits.max_subset_enumeration
+        capacity = width or FIRST_CAPACITY
+        while True:
+            board = (
+                np.empty(capacity),
+                np.empty(capacity, dtype=np.int64),
+                np.empty(capacity, dtype=np.int64),
+                np.empty(capacity, dtype=np.uint64),
+                np.zeros((capacity, self.beam.room), dtype=np.uint8),
+                np.zeros(3, dtype=np.int64),
+            )
+            kernels.expand(
+                x,
+                seen,
+                self.rows.observations.group_start,
+                tuple(self.beam),
+                self.n_placed,
+                self.n_fixed,
+                self.noise_variance,
+                self.factor_variance,
+                log_new,
+                self.most_components,
+                most_sets,
+                self._floors[self.n_placed],
+                width is None,
+                board,
+            )
+            scores, parents, n_new, _, codes, tally = board
+            if not tally[kernels.OVERFLOW]:
+                n = tally[kernels.COUNT]
+                return Children(scores[:n], parents[:n], n_new[:n], codes[:n])
+            capacity *= 4
+
+    def _scored_naively(self, log_new: FloatArray) -> Children:
+        scores, parents, n_new, codes = naive_children(
+            [self.assignments(slot) for slot in range(self.beam.size)],
+            *self.rows.between(0, self.n_placed + 1),
+            self.rows.observations.group_start,
+            self.values,
+            self.intercept_std,
+            log_new,
+            self.limits.beam_width,
+            self.limits.n_components,
+            float(self._floors[self.n_placed]),
+        )
+        fixed = np.ones((scores.size, self.n_fixed), dtype=np.uint8)
+        return Children(scores, parents, n_new, np.hstack([fixed, codes]))
+
+    def _succeed(
+        self, x: FloatArray, seen: IntArray, log_new: FloatArray, children: Children
+    ) -> None:
+        """Make the children, and remember where they come from."""
+        n_active = self.beam.n_active[children.parents] + children.n_new
+        most = int(n_active.max(initial=1))
+        codes = np.zeros((children.scores.size, most), dtype=np.uint8)
+        known = min(most, children.codes.shape[1])
+        codes[:, :known] = children.codes[:, :known]
+        place = np.arange(most)
+        is_new = (place >= (n_active - children.n_new)[:, None]) & (place < n_active[:, None])
+        codes[is_new] = 1
+        successor = self._next_beam(children.scores.size, most)
+        kernels.make_children(
+            x,
+            seen,
+            self.rows.observations.group_start,
+            tuple(self.beam),
+            self.n_placed,
+            self.n_fixed,
+            self.noise_variance,
+            self.factor_variance,
+            log_new,
+            children.parents,
+            children.n_new,
+            codes,
+            tuple(successor),
+        )
+        self._parents.append(children.parents.astype(np.int32))
+        self._codes.append(np.packbits(codes, axis=1))
+        self.beam = successor
+        self.n_placed += 1
+
+    def _next_beam(self, size: int, n_components: int) -> Beam:
+        """Room for the children: that of their grandparents, if it is enough."""
+        room = self._rooms[0]
+        if room.size < size or room.room < n_components:
+            observations = self.rows.observations
+            features = self._rooms[1].room
+            if features < n_components:
+                features = int(SPARE_ROOM * n_components) + 1
+            width = self.limits.beam_width or size
+            room = Beam.with_room(width, observations.n_groups, features, observations.n_features)
+        self._rooms = (self._rooms[1], room)
+        return room.first_of_them(size)
+
+    def assignments(self, slot: int) -> CodeArray:
+        """Z of a hypothesis, rows as they were placed, without the intercept."""
+        n_active = int(self.beam.n_active[slot])
+        rows = np.zeros((self.n_placed, n_active), dtype=np.uint8)
+        for n in reversed(range(self.n_placed)):
+            row = np.unpackbits(self._codes[n][slot])[:n_active]
+            rows[n, : row.size] = row
+            slot = int(self._parents[n][slot])
+        return rows[:, self.n_fixed :]
+
+    def completed(self) -> CodeArray:
+        """Z of the best hypothesis, rows as in X; those not yet placed have what suits them."""
+        n_samples = self.rows.order.size
+        placed = self.assignments(0)
+        codes = np.zeros((n_samples, placed.shape[1]), dtype=np.uint8)
+        codes[: self.n_placed] = placed
+        for begin in range(self.n_placed, n_samples, ROWS_AT_ONCE):
+            end = min(begin + ROWS_AT_ONCE, n_samples)
+            codes[begin:end] = self._filled(begin, end)
+        in_place = np.empty_like(codes)
+        in_place[self.rows.order] = codes
+        return in_place
+
+    def _filled(self, begin: int, end: int) -> CodeArray:
+        """Codes of rows that the search did not come to, with the factors as they are known."""
+        codes = np.zeros((end - begin, int(self.beam.n_active[0])), dtype=np.uint8)
+        kernels.fill_rows(
+            *self.rows.between(begin, end),
+            self.rows.observations.group_start,
+            tuple(self.beam),
+            self.n_placed,
+            self.n_fixed,
+            self.noise_variance,
+            codes,
+        )
+        return codes[:, self.n_fixed :]
+
+
+def log_poisson(n: Any, rate: Any) -> FloatArray:
+    """Ln of Poisson's probabilities."""
+    return np.asarray(n * np.log(rate) - rate - gammaln(n + 1.0))

@@ -1,0 +1,428 @@
+"""Beam search for the most probable Z (Rai and Daumé 2011), the factors integrated out.
+
+A pass places the rows one by one, see `ibp.methods.beam`, and maximises
+
+    ln P([Z]) + ln p(X | Z),
+
+[Z] being the left-ordered class, with the hyperparameters at their values. With learned
+hyperparameters their log prior density is added; after each pass they are updated given Z, with the
+factors' posterior q(A),
+
+    E[tau_X] from Gamma(a + N D / 2, b + E||X - ZA||^2 / 2),
+    E[tau_A] from Gamma(a + K+ D / 2, b + E||A||^2 / 2),
+    E[alpha] from Gamma(a + K+, b + H_N),
+
+and passes follow until one does not raise the sum any more. The best Z that was met is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ibp.methods.base import StepReport
+from ibp.methods.beam import BeamPass, Limits, Scoring
+from ibp.model import (
+    FactorPosterior,
+    Hyperparameters,
+    Intercept,
+    LearnedIntercept,
+    NoIntercept,
+    Observations,
+    Statistics,
+    column_multiplicities,
+    factor_posterior,
+    log_prior,
+)
+from ibp.model.ibp_prior import harmonic_number
+from ibp.parallel import Workers
+from ibp.starts.codes_and_factors import CodesAndFactors
+from ibp.stopping import log_unit, relative_change
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+CodeArray = npt.NDArray[np.uint8]
+Order = Literal["given", "marginal", "random"]
+
+# With learned hyperparameters, passes end with one that raises the score by less than this part.
+PASS_GAIN = 1e-4
+MOST_PASSES = 5
+# An unbounded search needs a score that is known to be reached: that of a beam of this width.
+TRIAL_WIDTH = 10
+# Given Z, the posterior of A and the hyperparameters are updated in turn.
+MOST_UPDATES = 100
+SETTLED = 1e-8
+
+
+@dataclass(frozen=True)
+class BeamFit:
+    """A complete Z with all that follows from it.
+
+    Attributes
+    ----------
+    assignments : ndarray of shape (N, K), uint8
+        Z, rows as in X; no column is empty.
+    hyperparameters : Hyperparameters
+        What it was evaluated with.
+    statistics : Statistics
+        Of Z; if there is an intercept, of Z with a first column of ones.
+    posterior : FactorPosterior
+        Of the factors, the intercept (about the centre) first.
+    score : float
+        Ln P([Z]) + ln p(X | Z), plus the log prior of learned hyperparameters.
+    """
+
+    assignments: CodeArray
+    hyperparameters: Hyperparameters
+    statistics: Statistics
+    posterior: FactorPosterior
+    score: float
+
+
+@dataclass
+class BeamSearchState:
+    """The best Z so far.
+
+    Attributes
+    ----------
+    observations : Observations
+        X.
+    rng : Generator
+        For random orders of the rows.
+    workers : Workers
+        Threads for sums over X; the search itself has one.
+    intercept_std : float or None
+        Spread of the intercept's prior.
+    fit : BeamFit
+        The best Z and what follows from it.
+    n_passes : int
+        Passes so far.
+    """
+
+    observations: Observations
+    rng: np.random.Generator
+    workers: Workers
+    intercept_std: float | None
+    fit: BeamFit
+    n_passes: int = 0
+
+    @property
+    def n_fixed(self) -> int:
+        """1 with an intercept, else 0."""
+        return 0 if self.intercept_std is None else 1
+
+    @property
+    def assignments(self) -> CodeArray:
+        """Z, rows as in X."""
+        return self.fit.assignments
+
+    @property
+    def n_components(self) -> int:
+        """Features in use."""
+        return int(self.fit.assignments.shape[1])
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """Known, or as last updated."""
+        return self.fit.hyperparameters
+
+    @property
+    def score(self) -> float:
+        """Ln P([Z]) + ln p(X | Z), plus the log prior of learned hyperparameters."""
+        return self.fit.score
+
+    @property
+    def factor_mean(self) -> FloatArray:
+        """E[A | X, Z], K x D in layout order."""
+        return self.fit.posterior.mean[self.n_fixed :]
+
+    @property
+    def factor_std(self) -> FloatArray:
+        """Standard deviations of A given X and Z, K x D in layout order."""
+        return np.sqrt(self.fit.posterior.variance(self.observations)[self.n_fixed :])
+
+    @property
+    def intercept(self) -> Intercept:
+        """The intercept's posterior about the centre, in layout order."""
+        if self.intercept_std is None:
+            return NoIntercept.of_width(self.observations.n_features)
+        variance = self.fit.posterior.variance(self.observations)[0]
+        return LearnedIntercept(self.fit.posterior.mean[0], variance, self.intercept_std)
+
+
+@dataclass(frozen=True)
+class BeamSearchMethod:
+    """The method with its settings. A step is a pass over all rows.
+
+    Attributes
+    ----------
+    hyperparameters : Hyperparameters
+        Known values, or posteriors whose means the first pass uses.
+    intercept_std : float or None
+        Spread of the intercept's prior; None for no intercept.
+    beam_width : int or None
+        Hypotheses that are kept after each row. None keeps all that can still be the best, which
+        finds the most probable Z but is for tiny problems.
+    n_components : int or None
+        Most features; None for no limit.
+    max_subset_enumeration : int
+        Up to 2 to this power sets of features are enumerated for a row and hypothesis. Beyond that
+        they are searched: climbs by flips of one and two features from none and from all, and the
+        sets one and two flips from where they end. Not heeded by unbounded beams and naive scores.
+    order : {"marginal", "given", "random"}
+        The order in which rows are placed: as given, random in each pass, or by increasing marginal
+        likelihood without features.
+    scoring : {"incremental", "naive"}
+        How children are scored: from what their parent knows, in O(K G) each for G column groups
+        (columns with one pattern of missing rows), or as in the paper from scratch, in O(N^3).
+    start : CodesAndFactors or None
+        Z to be beaten; else it is that of no features.
+    n_jobs : int
+        Threads.
+    """
+
+    hyperparameters: Hyperparameters
+    intercept_std: float | None = None
+    beam_width: int | None = 10
+    n_components: int | None = None
+    max_subset_enumeration: int = 10
+    order: Order = "marginal"
+    scoring: Scoring = "incremental"
+    start: CodesAndFactors | None = None
+    n_jobs: int = 1
+
+    # The best Z is kept, but only the method knows when to give up.
+    climbs: ClassVar[bool] = False
+
+    def init(
+        self,
+        observations: Observations,
+        rng: np.random.Generator,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> BeamSearchState:
+        """Begin with the Z to be beaten."""
+        workers = Workers(self.n_jobs)
+        fitting = Fitting(observations, workers, self.intercept_std)
+        if self.start is None:
+            nothing = np.zeros((observations.n_samples, 0), dtype=np.uint8)
+            fit = fitting.evaluate(nothing, self.hyperparameters)
+        else:
+            fit = fitting.update(self._known_assignments(self.start), self.hyperparameters)
+        return BeamSearchState(observations, rng, workers, self.intercept_std, fit)
+
+    def _known_assignments(self, start: CodesAndFactors) -> CodeArray:
+        assignments = start.assignments
+        assignments = assignments[:, assignments.any(axis=0)]
+        if self.n_components is not None and assignments.shape[1] > self.n_components:
+            raise ValueError(
+                f"the start has {assignments.shape[1]} features; "
+                f"n_components allows {self.n_components}"
+            )
+        return assignments
+
+    def step(self, state: BeamSearchState, should_stop: Callable[[], bool]) -> StepReport:
+        """One pass over the rows, then the hyperparameters if they are learned.
+
+        Told to stop, it gives the rows that are left what suits them of the features found so far.
+        """
+        before = state.fit
+        found = self.search(state, self.row_order(state), should_stop)
+        if found is not None:
+            fitting = Fitting(state.observations, state.workers, self.intercept_std)
+            fit = fitting.update(found, before.hyperparameters)
+            if fit.score > before.score:
+                state.fit = fit
+        state.n_passes += 1
+        return self.report(
+            state,
+            n_changed=n_differences(before.assignments, state.assignments),
+            finished=self._finished(state, before.score),
+        )
+
+    def _finished(self, state: BeamSearchState, score_before: float) -> bool:
+        if not self.hyperparameters.learned or state.n_passes >= MOST_PASSES:
+            return True
+        unit = state.observations.n_observed * log_unit(state.observations)
+        return relative_change(state.score + unit, score_before + unit) < PASS_GAIN
+
+    def report(
+        self, state: BeamSearchState, n_changed: int = 0, finished: bool = False
+    ) -> StepReport:
+        """Evaluate a state."""
+        fitting = Fitting(state.observations, state.workers, self.intercept_std)
+        return StepReport(
+            evidence=state.score,
+            n_components=state.n_components,
+            n_changed=n_changed,
+            train_log_likelihood=fitting.train_log_likelihood(state.fit),
+            finished=finished,
+        )
+
+    def search(
+        self, state: BeamSearchState, order: IntArray, should_stop: Callable[[], bool]
+    ) -> CodeArray | None:
+        """The best Z that a pass finds; None if none beats the one known already."""
+        if self.beam_width is not None:
+            return self._pass(state, order, self.beam_width, -np.inf, should_stop)
+        trial = self._pass(state, order, TRIAL_WIDTH, -np.inf, should_stop)
+        assert trial is not None
+        fitting = Fitting(state.observations, state.workers, self.intercept_std)
+        fit = fitting.evaluate(trial, state.hyperparameters)
+        known = max(fit.score, state.score) - fitting.log_hyperprior(state.hyperparameters)
+        best = self._pass(state, order, None, known, should_stop)
+        if best is None or fitting.evaluate(best, state.hyperparameters).score < fit.score:
+            return trial
+        return best
+
+    def _pass(
+        self,
+        state: BeamSearchState,
+        order: IntArray,
+        beam_width: int | None,
+        known_score: float,
+        should_stop: Callable[[], bool],
+    ) -> CodeArray | None:
+        """One search; None if it ends without a hypothesis."""
+        search = BeamPass(
+            state.observations,
+            order,
+            state.hyperparameters.values(),
+            self.intercept_std,
+            Limits(beam_width, self.n_components, self.max_subset_enumeration, self.scoring),
+            known_score,
+        )
+        while not (search.done or should_stop()):
+            search.place_next()
+        return search.completed() if search.beam.size else None
+
+    def row_order(self, state: BeamSearchState) -> IntArray:
+        """In what order the rows are placed."""
+        observations = state.observations
+        if self.order == "given":
+            return np.arange(observations.n_samples)
+        if self.order == "random":
+            return state.rng.permutation(observations.n_samples)
+        variance = 1.0 / state.hyperparameters.noise_precision.mean
+        variance += 0.0 if self.intercept_std is None else self.intercept_std**2
+        return np.argsort(empty_log_likelihoods(observations, variance), kind="stable")
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """All that follows from a complete Z."""
+
+    observations: Observations
+    workers: Workers
+    intercept_std: float | None
+
+    @cached_property
+    def n_fixed(self) -> int:
+        """1 with an intercept, else 0."""
+        return 0 if self.intercept_std is None else 1
+
+    def evaluate(
+        self,
+        assignments: CodeArray,
+        hyperparameters: Hyperparameters,
+        statistics: Statistics | None = None,
+    ) -> BeamFit:
+        """The factors' posterior and the score of Z."""
+        n_samples, k = assignments.shape
+        if statistics is None:
+            ones = np.ones((n_samples, self.n_fixed), dtype=np.uint8)
+            codes = np.hstack([ones, assignments])
+            statistics = Statistics.from_codes(self.observations, codes, self.workers)
+        values = hyperparameters.values()
+        precision = np.full(self.n_fixed + k, values.factor_precision)
+        if self.intercept_std is not None:
+            precision[0] = self.intercept_std**-2.0
+        posterior = factor_posterior(
+            self.observations, statistics, values.noise_precision, precision
+        )
+        score = posterior.log_likelihood + log_prior(
+            statistics.counts[self.n_fixed :],
+            n_samples,
+            alpha=values.alpha,
+            prior="lof",
+            multiplicities=column_multiplicities(assignments),
+        )
+        score += self.log_hyperprior(hyperparameters)
+        return BeamFit(assignments, hyperparameters, statistics, posterior, score)
+
+    def log_hyperprior(self, hyperparameters: Hyperparameters) -> float:
+        """Ln of the prior density of learned hyperparameters at their values."""
+        return hyperparameters.log_prior(hyperparameters.values())
+
+    def update(self, assignments: CodeArray, hyperparameters: Hyperparameters) -> BeamFit:
+        """Evaluate Z with learned hyperparameters as they follow from it."""
+        fit = self.evaluate(assignments, hyperparameters)
+        if not hyperparameters.learned:
+            return fit
+        for _ in range(MOST_UPDATES):
+            updated = self.updated_hyperparameters(fit)
+            change = max(
+                relative_change(
+                    getattr(updated, name).mean, getattr(fit.hyperparameters, name).mean
+                )
+                for name in ("noise_precision", "factor_precision", "alpha")
+            )
+            fit = self.evaluate(assignments, updated, fit.statistics)
+            if change < SETTLED:
+                break
+        return fit
+
+    def updated_hyperparameters(self, fit: BeamFit) -> Hyperparameters:
+        """The conjugate updates given Z and the posterior of the factors."""
+        observations, old = self.observations, fit.hyperparameters
+        n_active = fit.assignments.shape[1]
+        factors = fit.posterior.mean[self.n_fixed :]
+        variance = fit.posterior.variance(observations)[self.n_fixed :]
+        squares = float((factors**2).sum() + variance.sum())
+        error = self.squared_error(fit) + self.uncertainty(fit)
+        return Hyperparameters(
+            old.noise_precision.updated(0.5 * observations.n_observed, 0.5 * error),
+            old.factor_precision.updated(0.5 * n_active * observations.n_features, 0.5 * squares),
+            old.alpha.updated(n_active, harmonic_number(observations.n_samples)),
+        )
+
+    def squared_error(self, fit: BeamFit) -> float:
+        """||X - ZE[A]||^2 over the observed entries."""
+        mean = fit.posterior.mean
+        explained = fit.statistics.gram_times(self.observations, mean) - 2.0 * fit.statistics.cross
+        return max(self.observations.sum_of_squares + float((mean * explained).sum()), 0.0)
+
+    def uncertainty(self, fit: BeamFit) -> float:
+        """E||Z(A - E[A])||^2 over the observed entries."""
+        spread = np.einsum("gij,gij->g", fit.statistics.gram, fit.posterior.covariance)
+        return float(np.diff(self.observations.group_start) @ spread)
+
+    def train_log_likelihood(self, fit: BeamFit) -> float:
+        """Mean over observed entries of ln N(x; z E[A], noise_std^2)."""
+        tau = fit.hyperparameters.noise_precision.mean
+        error = self.squared_error(fit) / max(self.observations.n_observed, 1)
+        return 0.5 * float(np.log(tau / (2.0 * np.pi))) - 0.5 * tau * error
+
+
+def empty_log_likelihoods(observations: Observations, variance: float) -> FloatArray:
+    """Ln N(x_n; 0, variance I) about the centre, over the observed entries of each row."""
+    total = np.empty(observations.n_samples)
+    centre = observations.from_layout(observations.centre)
+    for begin in range(0, observations.n_samples, observations.piece_rows):
+        rows = slice(begin, begin + observations.piece_rows)
+        squares = (observations.values[rows].astype(np.float64) - centre) ** 2
+        n_observed = np.count_nonzero(~np.isnan(squares), axis=1)
+        total[rows] = n_observed * np.log(2.0 * np.pi * variance)
+        total[rows] += np.nansum(squares, axis=1) / variance
+    return -0.5 * total
+
+
+def n_differences(before: CodeArray, after: CodeArray) -> int:
+    """Entries in which two matrices differ, columns that one does not have being empty."""
+    k = max(before.shape[1], after.shape[1])
+    wide = [np.pad(z, ((0, 0), (0, k - z.shape[1]))) for z in (before, after)]
+    return int(np.count_nonzero(wide[0] != wide[1]))
