@@ -6,14 +6,19 @@ The equations are in `ibp.methods.inmf`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import betaln, digamma, entr, gammaln
 
-from ibp.methods.mean_field import GaussianFactors
-from ibp.model import Factors, Hyperparameters, NoIntercept, Observations, Statistics, squared_error
+from ibp.model import (
+    GaussianFactors,
+    Hyperparameters,
+    NoIntercept,
+    Observations,
+    Statistics,
+    squared_error,
+)
 from ibp.model.expectation_propagation import log_prior_constant
 from ibp.model.ibp_prior import harmonic_number
 from ibp.model.statistics import sums_by_column
@@ -113,7 +118,7 @@ class Solution:
 
     def squared_error(self, observations: Observations) -> float:
         """Sum over observed entries of (x - e m)^2."""
-        factors = cast(Factors, GaussianFactors(self.mean, self.variance))
+        factors = GaussianFactors(self.mean, self.variance)
         return squared_error(
             observations,
             self.statistics,

@@ -20,7 +20,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, Self, cast
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ from ibp.kernels.mean_field_rows import update_rows
 from ibp.methods.base import StepReport
 from ibp.methods.row_forms import RowForms, SharedPatterns, own_missing
 from ibp.model import (
-    Factors,
+    GaussianFactors,
     Hyperparameters,
     Intercept,
     LearnedIntercept,
@@ -84,19 +84,6 @@ class Sticks(BetaSticks, ABC):
     def updated_alpha(self, alpha: Hyperparameter) -> Hyperparameter:
         """The optimal q(alpha): K more in shape, -share * sum E ln v_k more in rate."""
         return alpha.updated(self.first.size, -self.share * float(self.mean_log.sum()))
-
-
-@dataclass
-class GaussianFactors:
-    """q(A), means and variances K x D in layout order."""
-
-    mean: FloatArray
-    variance: FloatArray
-
-    @property
-    def second_moment(self) -> FloatArray:
-        """E[a^2]."""
-        return np.asarray(self.mean**2 + self.variance)
 
 
 @dataclass(frozen=True)
@@ -179,10 +166,6 @@ class MeanFieldState:
         centre, mean = self.observations.centre, self.intercept.mean
         return np.asarray(self.observations.from_layout(centre + mean))
 
-    def moments(self) -> Factors:
-        """q(A) for functions that look at its means and variances only."""
-        return cast("Factors", self.factors)
-
     def update_rows(self, should_stop: Callable[[], bool]) -> int:
         """Update every nu_nk once; return how many crossed one half.
 
@@ -261,7 +244,7 @@ class MeanFieldState:
         self.intercept = self.intercept.updated(
             self.observations,
             self.statistics,
-            self.moments(),
+            self.factors,
             self.hyperparameters.noise_precision.mean,
         )
 
@@ -293,7 +276,7 @@ class MeanFieldState:
         return squared_error(
             self.observations,
             self.statistics,
-            self.moments(),
+            self.factors,
             self.intercept,
             expected=False,
             codes=self.probabilities,

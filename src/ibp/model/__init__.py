@@ -12,7 +12,7 @@ from ibp.model.evidence import (
     train_log_likelihood,
     update_hyperparameters,
 )
-from ibp.model.factors import Factors, feature_evidence, update_factors
+from ibp.model.factors import Factors, GaussianFactors, feature_evidence, update_factors
 from ibp.model.hyperparameters import (
     GammaPosterior,
     Hyperparameters,
@@ -31,6 +31,7 @@ __all__ = [
     "FactorPosterior",
     "Factors",
     "GammaPosterior",
+    "GaussianFactors",
     "HyperparameterValues",
     "Hyperparameters",
     "Intercept",

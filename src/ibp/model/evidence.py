@@ -14,7 +14,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
 
-from ibp.model.factors import Factors, factor_entropy, feature_evidence, log_factor_prior
+from ibp.model.factors import (
+    FactorMoments,
+    Factors,
+    factor_entropy,
+    feature_evidence,
+    log_factor_prior,
+)
 from ibp.model.hyperparameters import Hyperparameters
 from ibp.model.ibp_prior import Prior, harmonic_number, log_prior
 from ibp.model.intercept import Intercept, NoIntercept
@@ -54,7 +60,7 @@ CANCELLATION = 1e-5
 def squared_error(
     observations: Observations,
     statistics: Statistics,
-    factors: Factors,
+    factors: FactorMoments,
     intercept: Intercept,
     *,
     expected: bool,
@@ -90,7 +96,7 @@ def squared_error(
 
 def _residual_sum_of_squares(
     observations: Observations,
-    factors: Factors,
+    factors: FactorMoments,
     intercept: Intercept,
     codes: npt.NDArray[np.generic],
 ) -> float:

@@ -11,6 +11,7 @@ single update raises the bound.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,33 @@ from ibp.model.hyperparameters import Hyperparameters
 from ibp.model.statistics import Statistics
 
 FloatArray = npt.NDArray[np.float64]
+
+
+class FactorMoments(Protocol):
+    """Means and variances of any q(A), both K x D."""
+
+    @property
+    def mean(self) -> FloatArray:
+        """E[a]."""
+        ...
+
+    @property
+    def variance(self) -> FloatArray:
+        """Var[a]."""
+        ...
+
+
+@dataclass
+class GaussianFactors:
+    """q(A) = prod N(a_kd; mean_kd, variance_kd), both K x D in layout order."""
+
+    mean: FloatArray
+    variance: FloatArray
+
+    @property
+    def second_moment(self) -> FloatArray:
+        """E[a^2]."""
+        return np.asarray(self.mean**2 + self.variance)
 
 
 @dataclass

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ibp.model.factors import Factors
+from ibp.model.factors import FactorMoments
 from ibp.model.observations import Observations
 from ibp.model.statistics import Statistics, sums_by_column
 
@@ -46,7 +46,7 @@ class NoIntercept:
         self,
         observations: Observations,
         statistics: Statistics,
-        factors: Factors,
+        factors: FactorMoments,
         noise_precision: float,
     ) -> NoIntercept:
         """Stay as it is."""
@@ -83,7 +83,7 @@ class LearnedIntercept:
         self,
         observations: Observations,
         statistics: Statistics,
-        factors: Factors,
+        factors: FactorMoments,
         noise_precision: float,
     ) -> LearnedIntercept:
         """The optimal q(b) given everything else."""
