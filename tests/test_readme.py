@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import ibp.estimators.meibp
+import ibp.registry
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 
@@ -23,7 +24,8 @@ def test_the_readmes_python_runs(tmp_path, monkeypatch, capsys):
     assert ibp.load(tmp_path / "digits.ibp").n_components_ > 0
 
 
-def test_docstring_examples():
-    result = doctest.testmod(ibp.estimators.meibp)
+@pytest.mark.parametrize("module", [ibp.estimators.meibp, ibp.registry])
+def test_docstring_examples(module):
+    result = doctest.testmod(module)
     assert result.attempted > 0
     assert result.failed == 0

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ibp.estimators.binary import HardAssignmentModel
-from ibp.estimators.fitting import init_constraint
+from ibp.estimators.fitting import init_constraint, keep_parameters
 from ibp.model import Observations
 
 
@@ -72,6 +72,11 @@ n_iter_, converged_, n_samples_fit_
     nonnegative: ClassVar[bool] = False
     tol: float = 0.0  # a search has an end, it does not converge
 
+    beam_width: int | None
+    max_subset_enumeration: int
+    order: Literal["given", "marginal", "random"]
+    scoring: Literal["incremental", "naive"]
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         name: allowed
         for name, allowed in HardAssignmentModel._parameter_constraints.items()
@@ -107,25 +112,7 @@ n_iter_, converged_, n_samples_fit_
         n_jobs: int | None = -1,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.beam_width = beam_width
-        self.max_subset_enumeration = max_subset_enumeration
-        self.order = order
-        self.scoring = scoring
-        self.fit_intercept = fit_intercept
-        self.alpha = alpha
-        self.noise_std = noise_std
-        self.factor_std = factor_std
-        self.learn_hyperparameters = learn_hyperparameters
-        self.hyperpriors = hyperpriors
-        self.init = init
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.time_limit = time_limit
-        self.callbacks = callbacks
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def _method(self, observations: Observations) -> Any:
         from ibp.methods.beam_search import BeamSearchMethod  # compiled code

@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from ibp.estimators.base import LatentFeatureModel
-from ibp.estimators.fitting import init_constraint
+from ibp.estimators.fitting import init_constraint, keep_parameters
 from ibp.estimators.hyperparameters import hyperparameters_of, intercept_std_of
 from ibp.estimators.starting import check_limit, starting_point
 from ibp.model import Hyperparameters, Observations
@@ -35,6 +35,9 @@ class BinaryFeatureModel(LatentFeatureModel):
         "feature_counts_": (np.int64, "K"),
     }
     saved_numbers: ClassVar[dict[str, type]] = {"alpha_": float, "factor_std_": float}
+
+    alpha: float
+    factor_std: float | None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = (
         LatentFeatureModel._parameter_constraints
@@ -67,22 +70,7 @@ class BinaryFeatureModel(LatentFeatureModel):
         n_jobs: int | None = -1,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.fit_intercept = fit_intercept
-        self.alpha = alpha
-        self.noise_std = noise_std
-        self.factor_std = factor_std
-        self.learn_hyperparameters = learn_hyperparameters
-        self.hyperpriors = hyperpriors
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_init = n_init
-        self.time_limit = time_limit
-        self.callbacks = callbacks
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def _method_settings(self, observations: Observations) -> dict[str, Any]:
         """What every method is told: start, hyperparameters, intercept, threads."""

@@ -11,9 +11,9 @@ from joblib import effective_n_jobs
 from sklearn.utils._param_validation import Interval
 
 from ibp.estimators.base import LatentFeatureModel
-from ibp.estimators.fitting import init_constraint
+from ibp.estimators.fitting import init_constraint, keep_parameters
 from ibp.estimators.hyperparameters import hyperparameters_of
-from ibp.estimators.starting import check_limit, starting_point
+from ibp.estimators.starting import check_limit, check_not_empty, starting_point
 from ibp.model import Observations
 from ibp.parallel import Workers
 
@@ -78,6 +78,10 @@ class BNMF(LatentFeatureModel):
     saved_rows: ClassVar[dict[str, tuple[Any, str]]] = {"codes_": (np.float64, "NK")}
     saved_numbers: ClassVar[dict[str, type]] = {"code_rate_": float, "factor_rate_": float}
 
+    code_rate: float
+    factor_rate: float | None
+    inner_sweeps: int
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = (
         LatentFeatureModel._parameter_constraints
         | {
@@ -109,28 +113,14 @@ class BNMF(LatentFeatureModel):
         n_jobs: int | None = -1,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.code_rate = code_rate
-        self.factor_rate = factor_rate
-        self.noise_std = noise_std
-        self.learn_hyperparameters = learn_hyperparameters
-        self.hyperpriors = hyperpriors
-        self.inner_sweeps = inner_sweeps
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_init = n_init
-        self.time_limit = time_limit
-        self.callbacks = callbacks
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def _method(self, observations: Observations) -> Any:
         from ibp.methods.bnmf import BNMFMethod  # compiled code: loaded when it is needed
 
         start = starting_point(self, observations)
         check_limit(start, self.n_components)
+        check_not_empty(start, self)
         hyperparameters = hyperparameters_of(self, observations, int(self.n_components))
         return BNMFMethod(
             int(self.n_components),

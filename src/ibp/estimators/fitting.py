@@ -42,6 +42,20 @@ class IterativeEstimator(TransformerMixin, BaseEstimator):
     nonnegative: ClassVar[bool] = True
     # A parameter of most estimators; the others have none.
     fit_intercept: bool = False
+    # Parameters of all.
+    n_components: Any  # int, or None where a method finds the number
+    noise_std: float | None
+    learn_hyperparameters: bool
+    hyperpriors: dict[str, tuple[float, float]] | None
+    init: Any
+    max_iter: int
+    tol: float
+    n_init: int
+    time_limit: float | None
+    callbacks: Any
+    random_state: Any
+    n_jobs: int | None
+    verbose: int
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "noise_std": [Interval(Real, 0, None, closed="neither"), None],
@@ -220,6 +234,13 @@ class IterativeEstimator(TransformerMixin, BaseEstimator):
 
     def _warn(self, message: str, category: type[Warning] = UserWarning) -> None:
         warnings.warn(message, category, stacklevel=level_of_user())
+
+
+def keep_parameters(estimator: Any, given: dict[str, Any]) -> None:
+    """Make attributes of a constructor's arguments, as they are: its ``locals()``."""
+    for name, value in given.items():
+        if name not in ("self", "__class__"):
+            setattr(estimator, name, value)
 
 
 def init_constraint(*names: str) -> list[Any]:

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ibp.estimators.base import Explanation
 from ibp.estimators.binary import HardAssignmentModel
-from ibp.estimators.fitting import init_constraint
+from ibp.estimators.fitting import init_constraint, keep_parameters
 from ibp.methods.samples import PosteriorSamples
 from ibp.model import Observations
 from ibp.persistence import check_array, unpacked
@@ -20,6 +20,9 @@ from ibp.persistence import check_array, unpacked
 
 class GibbsSampler(HardAssignmentModel):
     """What the two samplers have in common: a chain, and averages over it."""
+
+    burn_in: int | float
+    thin: int
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = (
         HardAssignmentModel._parameter_constraints
@@ -55,26 +58,7 @@ class GibbsSampler(HardAssignmentModel):
         n_jobs: int | None = -1,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            n_components,
-            fit_intercept=fit_intercept,
-            alpha=alpha,
-            noise_std=noise_std,
-            factor_std=factor_std,
-            learn_hyperparameters=learn_hyperparameters,
-            hyperpriors=hyperpriors,
-            init=init,
-            max_iter=max_iter,
-            tol=tol,
-            n_init=n_init,
-            time_limit=time_limit,
-            callbacks=callbacks,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
-        self.burn_in = burn_in
-        self.thin = thin
+        keep_parameters(self, locals())
 
     @property
     def trace_(self) -> dict[str, npt.NDArray[Any]]:
@@ -248,6 +232,8 @@ class UncollapsedGibbs(GibbsSampler):
         The prior of the factors: nonnegative, with scale `factor_std`, or Gaussian.
     """
 
+    factors: Literal["half_normal", "gaussian"]
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = GibbsSampler._parameter_constraints | {
         "factors": [StrOptions({"half_normal", "gaussian"})]
     }
@@ -275,27 +261,7 @@ class UncollapsedGibbs(GibbsSampler):
         n_jobs: int | None = -1,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            n_components,
-            fit_intercept=fit_intercept,
-            alpha=alpha,
-            noise_std=noise_std,
-            factor_std=factor_std,
-            learn_hyperparameters=learn_hyperparameters,
-            hyperpriors=hyperpriors,
-            burn_in=burn_in,
-            thin=thin,
-            init=init,
-            max_iter=max_iter,
-            tol=tol,
-            n_init=n_init,
-            time_limit=time_limit,
-            callbacks=callbacks,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
-        self.factors = factors
+        keep_parameters(self, locals())
 
     @property
     def nonnegative(self) -> bool:  # type: ignore[override]

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from ibp.estimators.binary import SoftAssignmentModel
+from ibp.estimators.fitting import keep_parameters
 from ibp.model import Observations
 
 
@@ -72,6 +73,9 @@ converged_, n_samples_fit_
         "components_covariance_": (np.float64, "DKK")
     }
 
+    power: float
+    damping: float | None
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         name: allowed
         for name, allowed in SoftAssignmentModel._parameter_constraints.items()
@@ -103,23 +107,7 @@ converged_, n_samples_fit_
         n_jobs: int | None = -1,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.alpha = alpha
-        self.noise_std = noise_std
-        self.factor_std = factor_std
-        self.learn_hyperparameters = learn_hyperparameters
-        self.hyperpriors = hyperpriors
-        self.power = power
-        self.damping = damping
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_init = n_init
-        self.time_limit = time_limit
-        self.callbacks = callbacks
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def _method(self, observations: Observations) -> Any:
         from ibp.methods.inmf import INMFMethod  # compiled code: loaded when it is needed

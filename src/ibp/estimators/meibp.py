@@ -12,7 +12,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ibp.estimators.binary import HardAssignmentModel
-from ibp.estimators.fitting import init_constraint
+from ibp.estimators.fitting import init_constraint, keep_parameters
 from ibp.estimators.hyperparameters import hyperparameters_of, intercept_std_of
 from ibp.estimators.starting import check_codes, check_limit, check_numbers, start_of_fitted
 from ibp.model import truncated_normal
@@ -151,6 +151,10 @@ default="exact"
     True
     """
 
+    prior: Literal["shifted", "lof"]
+    block_size: int | Literal["auto"]
+    shuffle: bool
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = (
         HardAssignmentModel._parameter_constraints
         | {
@@ -196,30 +200,7 @@ default="exact"
         n_jobs: int | None = -1,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            n_components,
-            fit_intercept=fit_intercept,
-            alpha=alpha,
-            noise_std=noise_std,
-            factor_std=factor_std,
-            learn_hyperparameters=learn_hyperparameters,
-            hyperpriors=hyperpriors,
-            init=init,
-            max_iter=max_iter,
-            tol=tol,
-            n_init=n_init,
-            time_limit=time_limit,
-            callbacks=callbacks,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
-        self.prior = prior
-        self.optimizer = optimizer
-        self.node_budget = node_budget
-        self.row_start = row_start
-        self.block_size = block_size
-        self.shuffle = shuffle
+        keep_parameters(self, locals())
 
     @classmethod
     def paper(cls, n_components: int, **changes: Any) -> MEIBP:

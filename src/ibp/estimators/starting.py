@@ -113,6 +113,14 @@ def check_numbers(init: dict[str, Any], key: str, shape: tuple[int, ...]) -> Flo
     return array
 
 
+def check_not_empty(start: CodesAndFactors | None, estimator: Any) -> None:
+    """Refuse a start without features for a method that adds none."""
+    if start is not None and start.n_components == 0:
+        raise ValueError(
+            f"init has no features, and {type(estimator).__name__} adds none to its start."
+        )
+
+
 def check_limit(start: Any, n_components: int | None) -> None:
     """Refuse a start with more features than there may be."""
     if n_components is not None and start is not None and start.n_components > n_components:

@@ -3,64 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
 from ibp.estimators.binary import SoftAssignmentModel
+from ibp.estimators.starting import check_not_empty
 from ibp.model import Observations
+
+# Features of a model that is given no number.
+DEFAULT_TRUNCATION = 20
 
 
 class MeanFieldVIBP(SoftAssignmentModel):
     """What the finite and the infinite estimator have in common."""
 
     nonnegative: ClassVar[bool] = False
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = (
-        SoftAssignmentModel._parameter_constraints
-        | {"n_components": [Interval(Integral, 1, None, closed="left")]}
-    )
-
-    def __init__(
-        self,
-        n_components: int = 20,
-        *,
-        fit_intercept: bool = True,
-        alpha: float = 3.0,
-        noise_std: float | None = None,
-        factor_std: float | None = None,
-        learn_hyperparameters: bool = True,
-        hyperpriors: dict[str, tuple[float, float]] | None = None,
-        init: Any = "random",
-        max_iter: int = 200,
-        tol: float = 1e-4,
-        n_init: int = 1,
-        time_limit: float | None = None,
-        callbacks: Any = None,
-        random_state: Any = None,
-        n_jobs: int | None = -1,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            n_components,
-            fit_intercept=fit_intercept,
-            alpha=alpha,
-            noise_std=noise_std,
-            factor_std=factor_std,
-            learn_hyperparameters=learn_hyperparameters,
-            hyperpriors=hyperpriors,
-            init=init,
-            max_iter=max_iter,
-            tol=tol,
-            n_init=n_init,
-            time_limit=time_limit,
-            callbacks=callbacks,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
 
     @property
     @abstractmethod
@@ -72,8 +30,10 @@ class MeanFieldVIBP(SoftAssignmentModel):
         """The prior's part of the log-odds of each feature."""
 
     def _method(self, observations: Observations) -> Any:
+        n_components = DEFAULT_TRUNCATION if self.n_components is None else int(self.n_components)
         settings = self._method_settings(observations)
-        return self._method_class(n_components=self.n_components, **settings)
+        check_not_empty(settings["start"], self)
+        return self._method_class(n_components=n_components, **settings)
 
     def _keep_state(self, method: Any, state: Any) -> None:
         self.components_ = state.components
@@ -110,8 +70,8 @@ class FiniteVIBP(MeanFieldVIBP):
 
     Parameters
     ----------
-    n_components : int, default=20
-        K. Features that the data do not need end with a count of nobody.
+    n_components : int, default=None
+        K, the truncation; None for 20. Features that the data do not need end with nobody.
     fit_intercept : bool, default=True
         Whether each column has an offset of its own. Gaussian factors have mean zero, so without
         it the data should be centred.
