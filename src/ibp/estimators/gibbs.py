@@ -270,11 +270,12 @@ class UncollapsedGibbs(GibbsSampler):
 
     def _method(self, observations: Observations) -> Any:
         from ibp.methods.uncollapsed_gibbs import UncollapsedGibbsMethod  # compiled code
+        from ibp.model.assignment_priors import prior_of
 
         return UncollapsedGibbsMethod(
             burn_in=self.burn_in,
             thin=int(self.thin),
-            n_components=self.n_components,
+            prior=prior_of(self.n_components),
             factors=self.factors,
             **self._method_settings(observations),
         )

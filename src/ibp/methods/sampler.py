@@ -68,7 +68,7 @@ class Sampler(ABC, Generic[StateT]):
         """A copy of what is of interest."""
 
     @abstractmethod
-    def n_components(self, state: StateT) -> int:
+    def n_components_in_use(self, state: StateT) -> int:
         """Features in use."""
 
     def step(self, state: StateT, should_stop: Callable[[], bool]) -> StepReport:
@@ -82,7 +82,7 @@ class Sampler(ABC, Generic[StateT]):
         """Evaluate a state."""
         return StepReport(
             evidence=self.log_joint(state),
-            n_components=self.n_components(state),
+            n_components=self.n_components_in_use(state),
             n_changed=n_changed,
             train_log_likelihood=self.train_log_likelihood(state),
             values={

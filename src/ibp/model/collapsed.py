@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cho_solve, cholesky
+from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from ibp.model.observations import Observations
 from ibp.model.statistics import Statistics
@@ -72,3 +72,17 @@ def factor_posterior(
         log_ratio = 0.5 * np.log(prior_precision).sum() - np.log(np.diag(factor)).sum()
         total += width * log_ratio + 0.5 * float((cross * mean[:, columns]).sum())
     return FactorPosterior(mean, covariance, float(total))
+
+
+def draw_factors(
+    gram: FloatArray,
+    cross: FloatArray,
+    noise_precision: float,
+    prior_precision: FloatArray,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """A | X, Z ~ N(tau_X P^-1 Z'X, P^-1) with P = tau_X Z'Z + diag(prior precision)."""
+    root = cholesky(noise_precision * gram + np.diag(prior_precision), lower=True)
+    whitened = solve_triangular(root, noise_precision * cross, lower=True)
+    whitened += rng.standard_normal(cross.shape)
+    return np.asarray(solve_triangular(root, whitened, lower=True, trans="T"))
