@@ -9,6 +9,7 @@ order of all columns).
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Literal
 
 import numpy as np
@@ -29,9 +30,8 @@ def column_multiplicities(assignments: npt.NDArray[np.uint8]) -> npt.NDArray[np.
     used = assignments[:, assignments.any(axis=0)]
     if used.shape[1] == 0:
         return np.zeros(0, dtype=np.int64)
-    packed = np.packbits(used != 0, axis=0).T
-    _, counts = np.unique(packed, axis=0, return_counts=True)
-    return counts.astype(np.int64)
+    packed = np.packbits(used.T != 0, axis=1)
+    return np.array(list(Counter(column.tobytes() for column in packed).values()), dtype=np.int64)
 
 
 def log_class_size(
