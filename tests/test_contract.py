@@ -278,6 +278,96 @@ def test_unusual_data(name, kind):
     assert np.isfinite(model.components_).all()
 
 
+def test_climbing_methods_climb_in_single_precision_far_from_zero():
+    X = (make_data(200) + 1e3).astype(np.float32)
+    for name in ("f-vibp", "i-vibp", "bnmf"):
+        model = estimator(name, tol=0, max_iter=30).fit(X)
+        evidence = model.history_["evidence"]
+        assert np.diff(evidence).min() > -1e-5 * np.abs(evidence).max()
+        residual = X - model.inverse_transform(model._training_codes())
+        assert model.noise_std_ == pytest.approx(residual.std(), rel=0.3)
+
+
+@pytest.mark.parametrize("name", sorted(SOFT | {"meibp", "aibp"}))
+def test_a_dominant_column_that_is_missing_leaves_the_others_their_digits(name):
+    X = make_data(60)
+    model = estimator(name, learn_hyperparameters=False, noise_std=0.3).fit(X)
+    row = X[:1].copy()
+    row[0, 4] = np.nan
+    expected = model.transform(row)
+    model.components_[:, 4] *= 1e9  # what is missing must not matter, whatever it is
+    if name == "inmf":
+        model.components_covariance_[4] *= 1e18
+    np.testing.assert_allclose(model.transform(row), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", sorted(SOFT))
+def test_sureness_is_the_same_for_bits_that_are_on_and_off(name):
+    X = make_data(60)
+    X -= X.min()
+    model = estimator(name, learn_hyperparameters=False, noise_std=0.05).fit(X)
+    sure = model.confidence(X)
+    assert (sure >= 0).all() and sure.max() == 36.0
+    assert np.median(sure[model.transform(X) > 0.5]) <= 36.0
+
+
+def test_a_given_intercept_is_kept():
+    rng = np.random.default_rng(0)
+    Z = (rng.random((200, 3)) < 0.5) * 1.0
+    A, b = rng.normal(size=(3, 6)) * 3, rng.normal(size=6) * 5
+    X = Z @ A + b + 0.1 * rng.standard_normal((200, 6))
+    known = {"noise_std": 0.1, "factor_std": 3.0, "learn_hyperparameters": False}
+    for cls in (FiniteVIBP, InfiniteVIBP, AcceleratedGibbs, UncollapsedGibbs):
+        more = {"factors": "gaussian"} if cls is UncollapsedGibbs else {}
+        start = {"Z": Z, "intercept": b}
+        model = cls(3, init=start, max_iter=3, random_state=0, **known, **more).fit(X)
+        np.testing.assert_array_equal(model.assignments_, Z)
+        np.testing.assert_allclose(model.intercept_, b, atol=0.2)
+
+
+def test_real_codes_of_any_scale_are_cut_to_bits():
+    X = make_data()
+    X -= X.min()
+    for rate in (0.02, 1.0, 50.0):
+        giver = BNMF(3, code_rate=rate, random_state=0).fit(X)
+        taker = BeamSearchIBP(3, init=giver, max_iter=0).fit(X)
+        assert taker.n_components_ == giver.n_components_ > 0
+
+
+def test_beam_search_heeds_its_limits():
+    X = np.random.default_rng(0).random((150, 150))
+    X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
+    started = time.perf_counter()
+    BeamSearchIBP(6, time_limit=2, max_iter=1, beam_width=3).fit(X)
+    assert time.perf_counter() - started < 30  # of which most is compilation, if any
+    X = make_data(60)
+    model = BeamSearchIBP(
+        5, order="random", beam_width=2, max_iter=8, learn_hyperparameters=True, random_state=0
+    ).fit(X)
+    assert model.n_iter_ == 8 or model.converged_
+
+
+def test_estimators_ask_for_what_they_have():
+    ones = np.ones((10, 3))
+    BNMF(2, noise_std=0.1, learn_hyperparameters=False, max_iter=3).fit(ones)
+    with pytest.raises(ValueError, match="it can have noise_precision"):
+        BNMF(2, hyperpriors={"alpha": (1.0, 1.0)}).fit(make_data())
+    with pytest.raises(ValueError, match="damping"):
+        INMF(power=0.5, damping=0.1).fit(make_data())
+    with pytest.raises(ValueError, match=r"init\['Z'\] must be an array of numbers"):
+        FiniteVIBP(init={"Z": "no"}).fit(make_data())
+    with pytest.raises(ValueError, match="meibp\\+aibp"):
+        ibp.fit(make_data(), method="meibp+aibp")
+    with pytest.raises(ValueError, match="There is no method"):
+        ibp.fit(make_data(), method=["meibp"])
+
+
+def test_factors_of_inmf_are_drawn_nonnegative():
+    X = make_data()
+    model = INMF(4, max_iter=40).fit(X - X.min())
+    assert (model._draw_factors(np.random.default_rng(0)) >= 0).all()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_unit_of_the_data_does_not_matter(name):
     X = make_data()

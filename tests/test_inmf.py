@@ -18,8 +18,8 @@ from ibp.kernels.nonnegative_sites import update_sites
 from ibp.loop import run
 from ibp.methods.inmf import INMFMethod
 from ibp.methods.inmf_growth import new_feature
-from ibp.methods.inmf_rows import RowForms
-from ibp.methods.inmf_solution import Sticks, objective
+from ibp.methods.inmf_rows import CovarianceForms
+from ibp.methods.inmf_solution import FeatureProbabilities, objective
 from ibp.methods.row_forms import SharedPatterns
 from ibp.model import Hyperparameters, Observations
 from ibp.model import expectation_propagation as ep
@@ -322,7 +322,9 @@ def test_rows_agree_with_the_slow_update(seed, missing):
     precision = solution.hyperparameters.noise_precision.mean
     log_odds = solution.sticks.log_odds()
     found, entropy = solution.probabilities.copy(), np.empty(observations.n_samples)
-    forms = RowForms(observations, state.patterns, solution.mean, solution.covariance, precision)
+    forms = CovarianceForms(
+        observations, state.patterns, solution.mean, solution.covariance, precision
+    )
     assert forms.update(found, log_odds, entropy, Workers(), never)
     X = observations.values
     expected = naive_rows(X, mean, covariance, log_odds, precision, solution.probabilities)
@@ -342,7 +344,7 @@ def test_common_patterns_have_a_form_of_their_own():
     start = CodesAndFactors(rng.random((40, 3)))
     state = INMFMethod(KNOWN, start=start).init(observations, rng, never)
     found = state.current.probabilities.copy()
-    forms = RowForms(observations, state.patterns, state.mean, state.covariance, 4.0)
+    forms = CovarianceForms(observations, state.patterns, state.mean, state.covariance, 4.0)
     forms.update(found, np.zeros(3), np.empty(40), Workers(), never)
     mean, covariance = in_users_order(state)
     expected = naive_rows(X, mean, covariance, np.zeros(3), 4.0, state.current.probabilities)
@@ -351,7 +353,7 @@ def test_common_patterns_have_a_form_of_their_own():
 
 def test_sticks():
     probabilities = np.array([[0.9, 0.1], [0.8, 0.0], [0.6, 0.2]])
-    sticks = Sticks.of(probabilities)
+    sticks = FeatureProbabilities.of(probabilities)
     assert_allclose(sticks.counts, [2.3, 1.0])
     assert_allclose(sticks.failures, [1.7, 3.0])
     assert_allclose(sticks.log_odds(), digamma([2.3, 1.0]) - digamma([1.7, 3.0]))

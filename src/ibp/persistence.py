@@ -32,6 +32,10 @@ ESTIMATORS = {
 }
 
 
+# Endings of the names of arrays that hold no negative number.
+NOT_NEGATIVE = ("_std_", "counts_", "codes_", "parameters_", "scale_")
+
+
 class ModelFileError(ValueError):
     """A model file that cannot be read."""
 
@@ -142,7 +146,11 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
     rows = {name: what for name, what in _declared(model, "rows").items() if name in arrays}
     for name, (dtype, axes) in (_declared(model, "arrays") | rows).items():
         check_array(arrays[name], name, dtype, tuple(sizes.get(axis, 2) for axis in axes))
+        if name.endswith(NOT_NEGATIVE) and (arrays[name] < 0).any():
+            raise ValueError(f"{name} has negative entries")
         setattr(model, name, arrays[name])
+    if not model.noise_std_ > 0:
+        raise ValueError(f"noise_std_ is {model.noise_std_}, which is not positive")
     model._restore_more(arrays)
     parts = _checked(header["evidence_parts"], dict, "evidence_parts")
     if parts:

@@ -1,9 +1,11 @@
 """Every method under the label that the paper gives it.
 
 `METHODS` maps labels to factories: ``METHODS["aibp"](n_components=None, **changes)`` is an
-estimator with the settings of the paper's comparison (alpha = 3, both standard deviations 0.75
-times that of the data, a random start, an end when blocks of five sweeps agree to 1e-4), not fitted
-yet. ``"meibp-default"`` is `MEIBP` with the defaults for users instead.
+estimator with the settings of the paper's comparison, not fitted yet: alpha = 3, both standard
+deviations 0.75 times that of the data (within columns where there is an intercept), a random start,
+and an end when blocks of five sweeps agree to 1e-4 or, for methods that climb, a sweep changes
+nothing. BNMF learns its noise, INMF ends when it has stopped to grow, and beam search after its
+pass. ``"meibp-default"`` is `MEIBP` with the defaults for users instead.
 
 Methods with nonnegative factors are compared on data with a zero minimum, ``X - np.nanmin(X)``;
 those with Gaussian factors learn an intercept.
@@ -35,7 +37,7 @@ _SPECIFICATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 # Whose number of features is unbounded, and who cannot do without one.
 _UNBOUNDED = frozenset({"aibp", "ugibbs"})
-_TRUNCATED = frozenset({"meibp", "t-aibp", "t-ugibbs"})
+_TRUNCATED = frozenset({"meibp", "t-aibp", "t-ugibbs", "meibp+aibp"})
 
 
 class Factory:
@@ -103,6 +105,6 @@ def fit(X: Any, method: str = "meibp-default", **settings: Any) -> Any:
     >>> ibp.fit(X, method="f-vibp", n_components=4, n_init=3, random_state=0).transform(X).shape
     (100, 4)
     """
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"There is no method {method!r}; choose one of {', '.join(METHODS)}.")
     return METHODS[method](**settings).fit(X)

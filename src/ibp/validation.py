@@ -27,7 +27,8 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool, accept_sparse: bool = T
     if sparse.issparse(X) and not accept_sparse:
         raise TypeError(
             f"{type(estimator).__name__} does not take sparse X, because its sweeps need whole "
-            "rows. MEIBP, FiniteVIBP, InfiniteVIBP and BNMF do; or pass X.toarray()."
+            "rows. MEIBP, FiniteVIBP, InfiniteVIBP, UncollapsedGibbs, INMF and BNMF do; or pass "
+            "X.toarray()."
         )
     X = _missing_as_nan(X)
     try:

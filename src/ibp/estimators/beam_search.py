@@ -35,7 +35,8 @@ class BeamSearchIBP(HardAssignmentModel):
         random.
     scoring : {"incremental", "naive"}, default="incremental"
         How sets of features are scored: from what is known of the rows before, or from scratch, as
-        in the paper. The result is the same; the second is there to study its cost.
+        in the paper, and then all of them. The scores are the same; the second is there to study
+        its cost.
     fit_intercept : bool, default=True
         Whether each column has an offset of its own. Gaussian factors have mean zero, so without
         it the data should be centred.
@@ -46,9 +47,10 @@ class BeamSearchIBP(HardAssignmentModel):
         further passes follow as long as they lead higher. Without it there is one pass.
     init : "random", dict or fitted model, default="random"
         What has to be beaten: nothing; ``{"Z": N x K}``; or any model of this library fitted to the
-        same rows.
+        same rows. Factors and intercepts follow from Z and are not looked at.
     max_iter, n_init, time_limit, callbacks, random_state, n_jobs, verbose
-        As in `ibp.MEIBP`; an iteration is a pass over all rows.
+        As in `ibp.MEIBP`; an iteration is a pass over all rows. Passes differ from start to start
+        only if `order` is "random".
 
     Attributes
     ----------
@@ -57,7 +59,8 @@ class BeamSearchIBP(HardAssignmentModel):
     components_, components_std_ : ndarray of shape (n_components_, n_features)
         Means and standard deviations of the factors given this Z.
     evidence_ : float
-        ln P(Z) + ln p(X | Z), with the log-density of learned hyperparameters.
+        ln P(Z) + ln p(X | Z), with the log-density of learned hyperparameters, which are posterior
+        means given Z.
     intercept_, n_components_, feature_counts_, alpha_, noise_std_, factor_std_, history_, \
 n_iter_, converged_, n_samples_fit_
         As in `ibp.MEIBP`.

@@ -23,8 +23,8 @@ from ibp.random_state import spawn_generators
 
 FloatArray = npt.NDArray[np.float64]
 
-# Probabilities nearer to 0 or 1 than double precision can tell.
-LARGEST_LOG_ODDS = 700.0
+# Beyond this double precision cannot tell a probability from one.
+LARGEST_LOG_ODDS = 36.0
 
 
 class BinaryFeatureModel(LatentFeatureModel):
@@ -106,7 +106,8 @@ class BinaryFeatureModel(LatentFeatureModel):
         ndarray of shape (n_samples, n_components_)
             What the row objective, a log-probability in nats, loses when that bit alone flips.
             Near 0: either value explains the row about as well. Below 0, which only a double
-            greedy leaves behind: the other value would explain it better.
+            greedy leaves behind: the other value would explain it better. Models with
+            probabilities say 36 where double precision could not tell them from 0 or 1.
         """
         check_is_fitted(self)
         return self._margins(self._observe(X))
@@ -239,6 +240,7 @@ class SoftAssignmentModel(BinaryFeatureModel):
         return np.asarray(self._frozen().assign(observations, workers))
 
     def _margins(self, observations: Observations) -> FloatArray:
+        """Log-odds in favour of what is more probable, as far as they can be told."""
         probabilities = self._codes(observations)
         with np.errstate(divide="ignore"):
             log_odds = np.log(probabilities) - np.log1p(-probabilities)

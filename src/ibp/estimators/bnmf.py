@@ -75,6 +75,7 @@ class BNMF(LatentFeatureModel):
        Factorization", ICA 2009.
     """
 
+    real_codes: ClassVar[bool] = True
     saved_rows: ClassVar[dict[str, tuple[Any, str]]] = {"codes_": (np.float64, "NK")}
     saved_numbers: ClassVar[dict[str, type]] = {"code_rate_": float, "factor_rate_": float}
 

@@ -40,6 +40,7 @@ class IterativeEstimator(TransformerMixin, BaseEstimator):
     # What a method can do, for the error messages and warnings.
     accepts_sparse: ClassVar[bool] = True
     nonnegative: ClassVar[bool] = True
+    real_codes: ClassVar[bool] = False
     # A parameter of most estimators; the others have none.
     fit_intercept: bool = False
     # Parameters of all.
@@ -186,6 +187,8 @@ class IterativeEstimator(TransformerMixin, BaseEstimator):
         time_limit = self.time_limit
         if time_limit is not None:  # a start from another method has taken its part
             time_limit = max(0.0, time_limit - (time.perf_counter() - started))
+        if getattr(method.start, "interrupted", False):
+            time_limit = 0.0
         with compilation_reported(_print_compilation) if self.verbose else nullcontext():
             result = run(
                 method,
@@ -200,6 +203,7 @@ class IterativeEstimator(TransformerMixin, BaseEstimator):
         self.history_ = result.history.as_arrays()
         self.n_iter_ = len(result.history.evidence)
         self.converged_ = result.ending == "converged"
+        self._interrupted = bool(result.interrupted)
         with single_threaded_blas():
             self._keep_state(method, result.state)
         self._warn_about_fit(result)

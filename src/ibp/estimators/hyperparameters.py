@@ -28,16 +28,23 @@ def hyperparameters_of(
     """
     stds = {
         name: _standard_deviation(estimator, name, observations)
+        if hasattr(estimator, name)
+        else 1.0
         for name in ("noise_std", "factor_std")
     }
     known = Hyperparameters.known(**stds, alpha=float(getattr(estimator, "alpha", 1.0)))
-    given = given_hyperpriors(estimator.hyperpriors)
+    needed = [
+        name
+        for name, parameter in zip(HYPERPRIORS, ("noise_std", "factor_std", "alpha"), strict=True)
+        if hasattr(estimator, parameter)
+    ]
+    given = given_hyperpriors(estimator.hyperpriors, needed)
     if not estimator.learn_hyperparameters:
         return known
     rate = 1e-3 * data_scale(estimator, observations) ** 2
     priors = dict(zip(HYPERPRIORS, [(1.0, rate), (1.0, rate), (1.0, 1.0)], strict=True)) | given
-    for name, (_, rate) in priors.items():
-        if not rate > 0:
+    for name in needed:
+        if not priors[name][1] > 0:
             raise ValueError(
                 f"X is constant, so the default hyperprior of {name} has no scale. Give "
                 f"hyperpriors={{{name!r}: (shape, rate)}} or check the data."
@@ -88,14 +95,14 @@ def _standard_deviation(estimator: Any, name: str, observations: Observations) -
     return value
 
 
-def given_hyperpriors(hyperpriors: dict[str, Any] | None) -> dict[str, tuple[float, float]]:
-    """The pairs that the user gave, checked."""
+def given_hyperpriors(
+    hyperpriors: dict[str, Any] | None, needed: list[str]
+) -> dict[str, tuple[float, float]]:
+    """The pairs that the user gave for what an estimator has, checked."""
     priors = {}
     for name, pair in (hyperpriors or {}).items():
-        if name not in HYPERPRIORS:
-            raise ValueError(
-                f"hyperpriors has the key {name!r}; it can have {', '.join(HYPERPRIORS)}."
-            )
+        if name not in needed:
+            raise ValueError(f"hyperpriors has the key {name!r}; it can have {', '.join(needed)}.")
         try:
             shape, rate = (float(value) for value in pair)
             valid = 0 < shape < np.inf and 0 < rate < np.inf

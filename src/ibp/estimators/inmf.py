@@ -6,6 +6,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.utils._param_validation import Interval
 
 from ibp.estimators.binary import SoftAssignmentModel
@@ -33,7 +34,8 @@ class INMF(SoftAssignmentModel):
         Weight of the old sites in an update; None means 1 - power.
     init : "random", dict or fitted model, default="random"
         The start: one feature; codes ``{"Z": N x K}``; or any model of this library fitted to the
-        same rows. More features may be added to them.
+        same rows. Factors follow from the codes. More features may be added to them, but none is
+        ever taken away or merged, so a good start can end with fewer than growth from one.
     max_iter : int, default=1000
         Most sweeps, for all numbers of features together.
     tol : float, default=1e-5
@@ -112,6 +114,11 @@ converged_, n_samples_fit_
     def _method(self, observations: Observations) -> Any:
         from ibp.methods.inmf import INMFMethod  # compiled code: loaded when it is needed
 
+        if self.damping is not None and self.damping < 1.0 - self.power:
+            raise ValueError(
+                f"damping={self.damping} is too little for power={self.power}: the updates would "
+                f"overshoot. Give at least {1.0 - self.power:g}, or None."
+            )
         settings = self._method_settings(observations)
         del settings["intercept_std"]
         return INMFMethod(
@@ -138,11 +145,18 @@ converged_, n_samples_fit_
         self._keep_hyperparameters(solution.hyperparameters)
         self.evidence_ = float(solution.objective)
 
+    def _draw_factors(self, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+        """Factors from the Gaussians of each column; what falls below zero is put there."""
+        roots = np.linalg.cholesky(self.components_covariance_)
+        noise = rng.standard_normal(self.components_.T.shape)
+        drawn = self.components_.T + (roots @ noise[:, :, None])[:, :, 0]
+        return np.maximum(drawn.T, 0.0)
+
     def _frozen(self) -> Any:
         from ibp.methods.inmf_rows import FrozenINMF  # compiled code: loaded when it is needed
-        from ibp.methods.inmf_solution import Sticks
+        from ibp.methods.inmf_solution import FeatureProbabilities
 
-        sticks = Sticks(self.stick_parameters_[:, 0], self.n_samples_fit_)
+        sticks = FeatureProbabilities(self.stick_parameters_[:, 0], self.n_samples_fit_)
         return FrozenINMF(
             self.components_,
             self.components_covariance_,

@@ -36,11 +36,14 @@ def start_of_method(label: str, estimator: Any, observations: Observations) -> C
         random_state=estimator.random_state,
         n_jobs=estimator.n_jobs,
         time_limit=estimator.time_limit,
+        verbose=estimator.verbose,
     )
     values = observations.values
     if first.nonnegative and not first.fit_intercept and not observations.sparse:
         values = values - np.fmin.reduce(observations.summary.lowest)  # as the paper does
-    return CodesAndFactors(first.fit(values)._training_codes().astype(np.float64))
+    first.fit(values)
+    codes = first._training_codes().astype(np.float64)
+    return CodesAndFactors(codes, real=first.real_codes, interrupted=first._interrupted)
 
 
 def start_of_fitted(model: Any, estimator: Any, observations: Observations) -> CodesAndFactors:
@@ -68,7 +71,9 @@ def start_of_fitted(model: Any, estimator: Any, observations: Observations) -> C
             f"{observations.n_features}."
         )
     both = estimator.fit_intercept and model.fit_intercept
-    return CodesAndFactors(codes, model.components_, model.intercept_ if both else None)
+    return CodesAndFactors(
+        codes, model.components_, model.intercept_ if both else None, real=model.real_codes
+    )
 
 
 def start_of_arrays(
@@ -79,7 +84,7 @@ def start_of_arrays(
     if not {"Z"} <= set(init) <= allowed:
         raise ValueError(
             f"init must have the key 'Z' and may have {', '.join(sorted(allowed - {'Z'}))}; it has "
-            f"{', '.join(repr(key) for key in init)}."
+            f"{', '.join(repr(key) for key in init) or 'none'}."
         )
     codes = check_codes(init["Z"], observations.n_samples)
     shape = (codes.shape[1], observations.n_features)
@@ -87,12 +92,13 @@ def start_of_arrays(
         codes,
         check_numbers(init, "A", shape) if "A" in init else None,
         check_numbers(init, "intercept", shape[1:]) if "intercept" in init else None,
+        real=bool((codes > 1.0).any()),
     )
 
 
 def check_codes(codes: Any, n_samples: int) -> FloatArray:
     """Codes of as many rows as X has, none negative."""
-    array = np.asarray(codes.toarray() if hasattr(codes, "toarray") else codes, dtype=np.float64)
+    array = _numbers(codes.toarray() if hasattr(codes, "toarray") else codes, "Z")
     if array.ndim != 2 or array.shape[0] != n_samples:
         raise ValueError(
             f"init['Z'] has shape {array.shape}; X has {n_samples} rows, "
@@ -105,12 +111,19 @@ def check_codes(codes: Any, n_samples: int) -> FloatArray:
 
 def check_numbers(init: dict[str, Any], key: str, shape: tuple[int, ...]) -> FloatArray:
     """An array of the start, of the shape that it must have."""
-    array = np.asarray(init[key], dtype=np.float64)
+    array = _numbers(init[key], key)
     if array.shape != shape:
         raise ValueError(f"init[{key!r}] has shape {array.shape}; it must be {shape}.")
     if not np.isfinite(array).all():
         raise ValueError(f"init[{key!r}] must be finite.")
     return array
+
+
+def _numbers(values: Any, key: str) -> FloatArray:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"init[{key!r}] must be an array of numbers: {error}.") from error
 
 
 def check_not_empty(start: CodesAndFactors | None, estimator: Any) -> None:

@@ -7,6 +7,7 @@ under a fitted model. No groups, so most rows are settled by a certificate of O(
 import numpy as np
 
 from ibp.compiled import kernel
+from ibp.kernels.cancellation import LEAST_LEFT
 from ibp.submodular.batch import DOUBLE_GREEDY, EXACT, RANDOMIZED_DOUBLE_GREEDY
 from ibp.submodular.certificate import certified
 from ibp.submodular.double_greedy import double_greedy
@@ -38,6 +39,18 @@ def add_column(sign, noise_precision, mean, constant_terms, quadratic, constant)
 
 
 @kernel
+def enough_left(missing, noise_precision, mean_by_column, complete_quadratic):
+    """Whether W keeps its digits when the missing columns are taken away from it."""
+    for k in range(mean_by_column.shape[1]):
+        left = complete_quadratic[k, k]
+        for i in range(missing.shape[0]):
+            left -= noise_precision * mean_by_column[missing[i], k] ** 2
+        if left < LEAST_LEFT * complete_quadratic[k, k]:
+            return False
+    return True
+
+
+@kernel
 def form_of_own(
     missing,
     noise_precision,
@@ -52,12 +65,14 @@ def form_of_own(
 ):
     """W, the constant and the margins of a row that misses the positions ``missing``, sorted.
 
-    What is missing is taken away from the form of complete rows or, if that is the larger part,
-    what is observed is summed. The margins hold because W - D loses no more than the squared norm
-    of the missing columns in any direction.
+    What is missing is taken away from the form of complete rows or, if that is the larger part or
+    would leave too few digits, what is observed is summed. The margins hold because W - D loses no
+    more than the squared norm of the missing columns in any direction.
     """
     n_features, n = mean_by_column.shape
-    take_away = 2 * missing.shape[0] <= n_features
+    take_away = 2 * missing.shape[0] <= n_features and enough_left(
+        missing, noise_precision, mean_by_column, complete_quadratic
+    )
     for k in range(n):
         constant[k] = complete_constant[k] if take_away else 0.0
         for j in range(k + 1):

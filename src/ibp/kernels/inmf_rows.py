@@ -7,6 +7,7 @@ W = E[tau_X] sum over the observed columns of (V_j + m_j m_j').
 import numpy as np
 
 from ibp.compiled import kernel
+from ibp.kernels.cancellation import LEAST_LEFT
 from ibp.kernels.mean_field_rows import pass_over_row
 
 
@@ -19,14 +20,29 @@ def add_moments(scale, mean, covariance, quadratic):
 
 
 @kernel
+def enough_left(missing, noise_precision, mean_by_column, covariance, complete):
+    """Whether W keeps its digits when the missing columns are taken away from it."""
+    for k in range(mean_by_column.shape[1]):
+        left = complete[k, k]
+        for i in range(missing.shape[0]):
+            d = missing[i]
+            left -= noise_precision * (covariance[d, k, k] + mean_by_column[d, k] ** 2)
+        if left < LEAST_LEFT * complete[k, k]:
+            return False
+    return True
+
+
+@kernel
 def own_form(missing, noise_precision, mean_by_column, covariance, complete, quadratic):
     """W of a row that misses the positions ``missing``, sorted.
 
-    What is missing is taken away from the form of complete rows or, if that is the larger part,
-    what is observed is summed.
+    What is missing is taken away from the form of complete rows or, if that is the larger part or
+    would leave too few digits, what is observed is summed.
     """
     n_features, n = mean_by_column.shape
-    take_away = 2 * missing.shape[0] <= n_features
+    take_away = 2 * missing.shape[0] <= n_features and enough_left(
+        missing, noise_precision, mean_by_column, covariance, complete
+    )
     for k in range(n):
         for j in range(k + 1):
             quadratic[k, j] = complete[k, j] if take_away else 0.0

@@ -12,10 +12,7 @@ are the same problem, with B'B and B'X.
 import numpy as np
 
 from ibp.compiled import kernel
-
-# If a subtraction leaves less than this of a diagonal entry of G, too many digits have cancelled:
-# G is then summed over what is observed.
-LEAST_LEFT = 1e-4
+from ibp.kernels.cancellation import LEAST_LEFT
 
 
 @kernel

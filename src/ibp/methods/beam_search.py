@@ -51,12 +51,11 @@ Order = Literal["given", "marginal", "random"]
 
 # With learned hyperparameters, passes end with one that raises the score by less than this part.
 PASS_GAIN = 1e-4
-MOST_PASSES = 5
 # An unbounded search needs a score that is known to be reached: that of a beam of this width.
 TRIAL_WIDTH = 10
 # Given Z, the posterior of A and the hyperparameters are updated in turn.
-MOST_UPDATES = 100
-SETTLED = 1e-8
+MOST_UPDATES = 20
+SETTLED = 1e-4
 
 
 @dataclass(frozen=True)
@@ -208,11 +207,12 @@ class BeamSearchMethod:
         """Begin with the Z to be beaten."""
         workers = Workers(self.n_jobs)
         fitting = Fitting(observations, workers, self.intercept_std)
-        if self.start is None:
-            nothing = np.zeros((observations.n_samples, 0), dtype=np.uint8)
-            fit = fitting.evaluate(nothing, self.hyperparameters)
-        else:
-            fit = fitting.update(self._known_assignments(self.start), self.hyperparameters)
+        known = np.zeros((observations.n_samples, 0), dtype=np.uint8)
+        if self.start is not None:
+            known = self._known_assignments(self.start)
+        # Without features, all would be noise, and the first pass would find nothing else.
+        begin = fitting.update if known.shape[1] else fitting.evaluate
+        fit = begin(known, self.hyperparameters)
         return BeamSearchState(observations, rng, workers, self.intercept_std, fit)
 
     def _known_assignments(self, start: CodesAndFactors) -> CodeArray:
@@ -234,7 +234,7 @@ class BeamSearchMethod:
         found = self.search(state, self.row_order(state), should_stop)
         if found is not None:
             fitting = Fitting(state.observations, state.workers, self.intercept_std)
-            fit = fitting.update(found, before.hyperparameters)
+            fit = fitting.update(found, before.hyperparameters, should_stop)
             if fit.score > before.score:
                 state.fit = fit
         state.n_passes += 1
@@ -245,7 +245,7 @@ class BeamSearchMethod:
         )
 
     def _finished(self, state: BeamSearchState, score_before: float) -> bool:
-        if not self.hyperparameters.learned or state.n_passes >= MOST_PASSES:
+        if not self.hyperparameters.learned:
             return True
         unit = state.observations.n_observed * log_unit(state.observations)
         return relative_change(state.score + unit, score_before + unit) < PASS_GAIN
@@ -358,7 +358,12 @@ class Fitting:
         """Ln of the prior density of learned hyperparameters at their values."""
         return hyperparameters.log_prior(hyperparameters.values())
 
-    def update(self, assignments: CodeArray, hyperparameters: Hyperparameters) -> BeamFit:
+    def update(
+        self,
+        assignments: CodeArray,
+        hyperparameters: Hyperparameters,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> BeamFit:
         """Evaluate Z with learned hyperparameters as they follow from it."""
         fit = self.evaluate(assignments, hyperparameters)
         if not hyperparameters.learned:
@@ -372,7 +377,7 @@ class Fitting:
                 for name in ("noise_precision", "factor_precision", "alpha")
             )
             fit = self.evaluate(assignments, updated, fit.statistics)
-            if change < SETTLED:
+            if change < SETTLED or should_stop():
                 break
         return fit
 

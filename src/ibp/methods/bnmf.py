@@ -39,10 +39,18 @@ import numpy.typing as npt
 from scipy import sparse
 
 from ibp.blas import single_threaded_blas
-from ibp.kernels.nonnegative_coordinates import LEAST_LEFT, descend_rows
+from ibp.kernels.cancellation import LEAST_LEFT
+from ibp.kernels.nonnegative_coordinates import descend_rows
 from ibp.methods.base import StepReport
 from ibp.methods.row_forms import SharedPatterns, own_missing
-from ibp.model import Known, Observations, Statistics
+from ibp.model import (
+    GaussianFactors,
+    Known,
+    NoIntercept,
+    Observations,
+    Statistics,
+    squared_error,
+)
 from ibp.model.hyperparameters import Hyperparameter
 from ibp.parallel import Workers, ranges
 from ibp.starts.codes_and_factors import CodesAndFactors
@@ -133,10 +141,15 @@ class BNMFState:
         return np.asarray((self.statistics.counts > 0) & self.factors.any(axis=1))
 
     def squared_error(self) -> float:
-        """S, from sums alone."""
-        product = self.statistics.gram_times(self.observations, self.factors)
-        error = np.vdot(self.factors, product - 2.0 * self.statistics.cross)
-        return max(0.0, self.observations.sum_of_squares + float(error))
+        """S; from sums alone where that is accurate."""
+        return squared_error(
+            self.observations,
+            self.statistics,
+            GaussianFactors(self.factors, np.zeros_like(self.factors)),
+            NoIntercept.of_width(self.observations.n_features),
+            expected=False,
+            codes=self.codes,
+        )
 
     def refresh_statistics(self) -> None:
         """Make the statistics of the present codes."""

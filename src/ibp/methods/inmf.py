@@ -48,10 +48,10 @@ import numpy.typing as npt
 from ibp.kernels.nonnegative_sites import update_sites
 from ibp.methods.base import StepReport
 from ibp.methods.inmf_growth import new_feature
-from ibp.methods.inmf_rows import FrozenINMF, RowForms
+from ibp.methods.inmf_rows import CovarianceForms, FrozenINMF
 from ibp.methods.inmf_solution import (
+    FeatureProbabilities,
     Solution,
-    Sticks,
     code_entropy,
     objective,
     updated_hyperparameters,
@@ -137,7 +137,7 @@ class INMFState:
         return self.solution.hyperparameters
 
     @property
-    def sticks(self) -> Sticks:
+    def sticks(self) -> FeatureProbabilities:
         """q(pi) of the best known."""
         return self.solution.sticks
 
@@ -267,7 +267,7 @@ class INMFMethod:
         """The solution after a sweep, None if it was told to stop."""
         observations, workers, old = state.observations, state.workers, state.current
         hyperparameters = updated_hyperparameters(observations, old)
-        forms = RowForms(
+        forms = CovarianceForms(
             observations,
             state.patterns,
             old.mean,

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from ibp.blas import single_threaded_blas
+from ibp.kernels.cancellation import LEAST_LEFT
 from ibp.kernels.inmf_rows import update_rows
 from ibp.methods.row_forms import SharedPatterns, own_missing
 from ibp.model import Observations
@@ -23,7 +24,7 @@ AT_REST = 1e-6
 MAX_ROW_PASSES = 200
 
 
-class RowForms:
+class CovarianceForms:
     """The quadratic forms W of rows under one q(A), its columns in layout order."""
 
     def __init__(
@@ -44,10 +45,11 @@ class RowForms:
         whole = self._sum(slice(None))
         forms = [whole]
         for missing in patterns.missing[1:]:
-            if 2 * missing.size <= n_features:
-                forms.append(whole - self._sum(missing))
-            else:
-                forms.append(self._sum(np.setdiff1d(np.arange(n_features), missing)))
+            left = whole - self._sum(missing)
+            enough = (np.diagonal(left) >= LEAST_LEFT * np.diagonal(whole)).all()
+            if 2 * missing.size > n_features or not enough:
+                left = self._sum(np.setdiff1d(np.arange(n_features), missing))
+            forms.append(left)
         self.quadratic = np.stack(forms)
 
     def _sum(self, columns: Any) -> FloatArray:
@@ -129,7 +131,7 @@ class FrozenINMF:
         """
         probabilities = np.tile(expit(self.log_odds), (observations.n_samples, 1))
         with single_threaded_blas():
-            forms = RowForms(
+            forms = CovarianceForms(
                 observations,
                 SharedPatterns.of(observations),
                 observations.to_layout(self.mean),

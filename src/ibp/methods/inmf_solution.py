@@ -27,14 +27,14 @@ FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Sticks:
+class FeatureProbabilities:
     """q(pi_k) = Beta(counts, N - counts + 1)."""
 
     counts: FloatArray
     n_samples: int
 
     @classmethod
-    def of(cls, probabilities: FloatArray) -> Sticks:
+    def of(cls, probabilities: FloatArray) -> FeatureProbabilities:
         """The optimal ones, of at least one row each."""
         return cls(np.maximum(probabilities.sum(axis=0), 1.0), probabilities.shape[0])
 
@@ -105,9 +105,9 @@ class Solution:
         return np.ascontiguousarray(np.diagonal(self.covariance, axis1=1, axis2=2).T)
 
     @property
-    def sticks(self) -> Sticks:
+    def sticks(self) -> FeatureProbabilities:
         """q(pi)."""
-        return Sticks.of(self.probabilities)
+        return FeatureProbabilities.of(self.probabilities)
 
     def second_moments(self) -> FloatArray:
         """E[Z'Z] of each column group, shape (G, K, K)."""

@@ -49,6 +49,8 @@ FloatArray = npt.NDArray[np.float64]
 
 # Probabilities of a given start are kept so far from 0 and 1, for the data to have their say.
 DOUBT = 0.01
+# Updates of q(A), one feature after the other, that bring it near its optimum for given codes.
+PASSES_TO_START = 20
 # Statistics are kept by adding changes; now and then they are summed anew, against rounding.
 SWEEPS_BETWEEN_RECOUNTS = 16
 
@@ -212,11 +214,11 @@ class MeanFieldState:
             self.hyperparameters.noise_precision.mean,
         )
 
-    def update_factors(self) -> None:
+    def update_factors(self, *, hold_intercept: bool = False) -> None:
         """Update q(a_k) for one feature after the other, and the intercept with each.
 
         The intercept, if its means are at their optimum, is kept there: they move by its response
-        times the change of a column's sum of residuals.
+        times the change of a column's sum of residuals. One that is held stays as it is.
         """
         observations, statistics, mean = self.observations, self.statistics, self.factors.mean
         noise_precision = self.hyperparameters.noise_precision.mean
@@ -225,7 +227,7 @@ class MeanFieldState:
         totals = statistics.totals[observations.group_of_position].T
         own = statistics.own[observations.group_of_position].T
         offset = self.intercept.mean.copy()
-        response = self.intercept.response(noise_precision)
+        response = 0.0 if hold_intercept else self.intercept.response(noise_precision)
         for k in range(self.n_components):
             explained = sums_by_column(statistics.gram[:, k], observations, mean) - own[k] * mean[k]
             new = step[k] * (statistics.cross[k] - totals[k] * offset - explained)
@@ -370,7 +372,8 @@ class MeanFieldMethod(ABC):
             workers,
         )
         if start.factors is None:
-            state.update_factors()
+            for _ in range(1 if self.start is None else PASSES_TO_START):
+                state.update_factors(hold_intercept=start.intercept is not None)
         else:
             state.factors.mean = observations.to_layout(start.factors).astype(np.float64)
             state.update_variances()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ibp.kernels.cancellation import LEAST_LEFT
 from ibp.model import Observations
 from ibp.model.summary import COMPLETE
 from ibp.submodular.certificate import needed_margin
@@ -115,7 +116,7 @@ class RowForms:
     def without(self, missing: IntArray) -> tuple[FloatArray, FloatArray]:
         """W and the constant of rows that miss some positions."""
         n_features = self.mean.shape[1]
-        take_away = 0 < 2 * missing.size <= n_features
+        take_away = 0 < 2 * missing.size <= n_features and self._enough_left(missing)
         columns: Any = missing
         if not take_away:
             columns = np.setdiff1d(np.arange(n_features), missing) if missing.size else slice(None)
@@ -125,6 +126,12 @@ class RowForms:
         if take_away:
             return self.quadratic[0] - quadratic, self.constant[0] - constant
         return quadratic, constant
+
+    def _enough_left(self, missing: IntArray) -> bool:
+        """Whether W of complete rows keeps its digits without some positions."""
+        whole = np.diagonal(self.quadratic[0])
+        lost = self.noise_precision * (self.mean[:, missing] ** 2).sum(axis=1)
+        return bool((whole - lost >= LEAST_LEFT * whole).all())
 
     def for_rows(self, rows: Any) -> IntArray:
         """The forms of some rows, made if they were not yet; -1 for a row's own."""

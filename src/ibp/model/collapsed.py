@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.linalg import cholesky, solve_triangular
 
 from ibp.model.observations import Observations
-from ibp.model.statistics import Statistics
+from ibp.model.statistics import Statistics, times_by_group
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -56,21 +56,21 @@ def factor_posterior(
 ) -> FactorPosterior:
     """The posterior of A and the evidence of Z; ``prior_precision`` has one number per feature."""
     k = statistics.n_components
-    mean = np.empty((k, observations.n_features))
-    covariance = np.empty((observations.n_groups, k, k))
-    total = 0.5 * observations.n_observed * np.log(noise_precision / (2.0 * np.pi))
-    total -= 0.5 * noise_precision * observations.sum_of_squares
-    for g in range(observations.n_groups):
-        columns = slice(observations.group_start[g], observations.group_start[g + 1])
-        precision = noise_precision * statistics.gram[g]
-        precision[np.diag_indices(k)] += prior_precision
-        factor = cholesky(precision, lower=True)
-        covariance[g] = cho_solve((factor, True), np.eye(k))
-        cross = noise_precision * statistics.cross[:, columns]
-        mean[:, columns] = cho_solve((factor, True), cross)
-        width = columns.stop - columns.start
-        log_ratio = 0.5 * np.log(prior_precision).sum() - np.log(np.diag(factor)).sum()
-        total += width * log_ratio + 0.5 * float((cross * mean[:, columns]).sum())
+    precision = noise_precision * statistics.gram
+    precision[:, np.arange(k), np.arange(k)] += prior_precision
+    factor = np.linalg.cholesky(precision)
+    inverse = np.linalg.inv(factor)
+    covariance = inverse.transpose(0, 2, 1) @ inverse
+    cross = noise_precision * statistics.cross
+    mean = times_by_group(covariance, observations, cross)
+    log_determinants = 2.0 * np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
+    log_ratios = 0.5 * (np.log(prior_precision).sum() - log_determinants)
+    total = (
+        0.5 * observations.n_observed * np.log(noise_precision / (2.0 * np.pi))
+        - 0.5 * noise_precision * observations.sum_of_squares
+        + np.diff(observations.group_start) @ log_ratios
+        + 0.5 * (cross * mean).sum()
+    )
     return FactorPosterior(mean, covariance, float(total))
 
 

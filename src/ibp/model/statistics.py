@@ -87,20 +87,7 @@ class Statistics:
 
     def gram_times(self, observations: Observations, factors: FloatArray) -> FloatArray:
         """Z'Z times K x D factors, each column with the Z'Z of its group."""
-        if observations.n_groups * NARROW_GROUP <= observations.n_features:
-            product = np.empty_like(factors)
-            for g in range(observations.n_groups):
-                columns = slice(observations.group_start[g], observations.group_start[g + 1])
-                product[:, columns] = self.gram[g] @ factors[:, columns]
-            return product
-        group = observations.group_of_position
-        return np.concatenate(
-            [
-                (self.gram[group[columns]] @ factors[:, columns].T[:, :, None])[:, :, 0].T
-                for columns in ranges(observations.n_features, COLUMNS_AT_ONCE)
-            ],
-            axis=1,
-        )
+        return times_by_group(self.gram, observations, factors)
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Statistics:
         """The statistics of some of the features."""
@@ -110,6 +97,26 @@ class Statistics:
             np.ascontiguousarray(self.cross[keep]),
             self.counts[keep],
         )
+
+
+def times_by_group(
+    matrices: FloatArray, observations: Observations, factors: FloatArray
+) -> FloatArray:
+    """Matrices of the column groups, (G, K, K), times K x D factors: each column by its group's."""
+    if observations.n_groups * NARROW_GROUP <= observations.n_features:
+        product = np.empty_like(factors)
+        for g in range(observations.n_groups):
+            columns = slice(observations.group_start[g], observations.group_start[g + 1])
+            product[:, columns] = matrices[g] @ factors[:, columns]
+        return product
+    group = observations.group_of_position
+    return np.concatenate(
+        [
+            (matrices[group[columns]] @ factors[:, columns].T[:, :, None])[:, :, 0].T
+            for columns in ranges(observations.n_features, COLUMNS_AT_ONCE)
+        ],
+        axis=1,
+    )
 
 
 def data_sums(block: Any, codes: npt.NDArray[np.generic]) -> npt.NDArray[np.floating]:

@@ -22,11 +22,17 @@ class CodesAndFactors:
         In the user's column order; None if they are to follow from the codes.
     intercept : ndarray of shape (D,) or None
         The offset of each column, likewise.
+    real : bool
+        Whether the codes have a scale of their own; else they are between zero and one.
+    interrupted : bool
+        Whether the user broke off what led here.
     """
 
     codes: FloatArray
     factors: FloatArray | None = None
     intercept: FloatArray | None = None
+    real: bool = False
+    interrupted: bool = False
 
     @property
     def n_components(self) -> int:
@@ -39,7 +45,7 @@ class CodesAndFactors:
         Real codes are cut at half of the largest that their feature has, and the factors take on
         their scale.
         """
-        if (self.codes <= 1.0).all():
+        if not self.real:
             return self
         largest = self.codes.max(axis=0, initial=0.0)
         used = largest > 0
