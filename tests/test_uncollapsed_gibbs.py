@@ -13,6 +13,7 @@ import pytest
 from scipy import sparse, stats
 from scipy.special import log_ndtr
 
+import ibp
 from enumeration import (
     all_keys,
     assert_matches,
@@ -696,6 +697,8 @@ def test_joint_probability_is_that_of_the_model(factors, n_components):
     else:
         expected += stats.norm.logpdf(A, scale=values.factor_std).sum()
     centre = state.observations.summary.means
+    unit = np.sqrt(np.nanmean((X - centre) ** 2))  # in which the density of A is
+    expected += A.size * np.log(unit)
     expected += stats.norm.logpdf(sample.intercept - centre, scale=3.0).sum()
     for name in PRIORS:
         belief = getattr(method.hyperparameters, name)
@@ -906,3 +909,73 @@ def test_prior_density_of_factors(factors):
     law = stats.halfnorm if factors == "half_normal" else stats.norm
     expected = law.logpdf(A, scale=0.6**-0.5).sum()
     np.testing.assert_allclose(log_prior_density(A, 0.6, factors), expected)
+
+
+# ---- the order of the features must not depend on their factors
+
+
+def own_features_posterior(x, noise_std, alpha, prior, n_components=None):
+    """P(J) for one row and one column by convolving half-normal densities on a grid."""
+    step = 0.002
+    grid = np.arange(0.0, 40.0, step)
+    weight = 2.0 * np.exp(-0.5 * grid**2) / np.sqrt(2.0 * np.pi) * step
+    weight[0] *= 0.5
+    density = np.zeros(grid.size)
+    density[0] = 1.0
+    transform = np.fft.rfft(weight, 2 * grid.size)
+    likelihood = np.exp(-0.5 * ((x - grid) / noise_std) ** 2)
+    posterior = []
+    for j in range(16 if n_components is None else n_components + 1):
+        posterior.append(prior(j) * float(density @ likelihood))
+        density = np.fft.irfft(np.fft.rfft(density, 2 * grid.size) * transform)[: grid.size]
+    return np.array(posterior) / sum(posterior)
+
+
+def check_own_features(n_components, alpha, n_sweeps, seed):
+    if n_components is None:
+        prior = stats.poisson(alpha).pmf
+    else:
+        share = alpha / n_components
+        prior = stats.binom(n_components, share / (1.0 + share)).pmf
+    exact = own_features_posterior(3.0, 0.3, alpha, prior, n_components)
+    method = make_method("half_normal", n_components, alpha=alpha, noise_std=0.3)
+    rng = np.random.default_rng(seed)
+    visited = np.empty(n_sweeps, dtype=np.int64)
+    with single_threaded_blas():
+        state = method.init(Observations.from_array(np.array([[3.0]])), rng)
+        for i in range(n_sweeps):
+            method.sweep(state, never)
+            visited[i] = method.n_components_in_use(state)
+    for j in np.flatnonzero(exact > 0.005):
+        batches = (visited == j).reshape(50, -1).mean(axis=1)
+        error = batches.std(ddof=1) / np.sqrt(50)
+        assert abs(batches.mean() - exact[j]) < 4.0 * max(error, 1e-4)
+
+
+def test_one_row_has_as_many_features_as_it_should():
+    check_own_features(None, 1.5, 15_000, seed=0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("n_components", "alpha"), [(None, 1.5), (6, 6.0)])
+def test_one_row_has_as_many_features_as_it_should_in_long_chains(n_components, alpha):
+    check_own_features(n_components, alpha, 300_000, seed=1)
+
+
+def test_alpha_is_drawn_with_the_counts_that_it_should():
+    class Belief:
+        def draw(self, shape_gain, rate_gain, rng):
+            return shape_gain, rate_gain
+
+    counts = np.array([3, 0, 1])
+    gains = UnboundedPrior().draw_alpha(Belief(), counts, 4, 1.0, np.random.default_rng(0))
+    assert gains == (2, pytest.approx(1 + 1 / 2 + 1 / 3 + 1 / 4))
+
+
+def test_which_sample_is_best_does_not_depend_on_the_unit():
+    X, _, _ = planted(60, 10)
+    best = []
+    for unit in (2.0**-10, 1.0, 2.0**10):
+        model = ibp.UncollapsedGibbs(max_iter=30, thin=1, random_state=0).fit(unit * X)
+        best.append((int(np.argmax(model.samples_.log_joint)), model.n_components_))
+    assert best[0] == best[1] == best[2]

@@ -235,7 +235,7 @@ def _run_once(
             observations,
             method.climbs,
             history.n_changed,
-            [initial, *history.evidence],
+            [initial, *history.evidence[-2:]],
             history.train_log_likelihood,
             tol,
         ):

@@ -69,6 +69,8 @@ def converged(
     """
     unit = log_unit(observations)
     last = [value + observations.n_observed * unit for value in evidence[-2:]]
-    return (climbs and at_rest(n_changed, last, tol)) or blocks_agree(
-        [value + unit for value in train_log_likelihood], tol
-    )
+    if climbs and at_rest(n_changed, last, tol):
+        return True
+    if len(train_log_likelihood) % BLOCK:
+        return False
+    return blocks_agree([value + unit for value in train_log_likelihood[-2 * BLOCK :]], tol)

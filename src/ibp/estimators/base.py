@@ -164,7 +164,8 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Sum over the row's observed entries of ln N(x; prediction, noise_std_^2).
+            Sum over the row's observed entries of ln N(x; prediction, noise_std_^2); samplers
+            average the predictions, and the noise variances, of their samples.
         """
         check_is_fitted(self)
         seen = self._observe(X)

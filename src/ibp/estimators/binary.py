@@ -126,8 +126,8 @@ class BinaryFeatureModel(LatentFeatureModel):
         """Draw new observations from the fitted model.
 
         Each row has feature k with probability m_k / (N + 1), as the next customer of the buffet
-        would; factors are drawn once from their posterior; features that no training row has are
-        left out, as the model knows nothing of them.
+        would; factors are drawn once from their posteriors, each on its own; features that no
+        training row has are left out, as the model knows nothing of them.
 
         Parameters
         ----------

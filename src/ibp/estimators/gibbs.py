@@ -64,9 +64,17 @@ class GibbsSampler(HardAssignmentModel):
     def trace_(self) -> dict[str, npt.NDArray[Any]]:
         """Numbers of every sweep, those of the burn-in too: see `ibp.traces` for ArviZ."""
         names = ("alpha", "noise_std", "factor_std", "n_components")
-        return {name: self.history_[name] for name in names} | {
+        return {name: self.history_.get(name, np.empty(0)) for name in names} | {
             "log_joint": self.history_["evidence"]
         }
+
+    def _warn_about_fit(self, result: Any) -> None:
+        super()._warn_about_fit(result)
+        if result.ending == "max_iter" and self.n_iter_ > 0 and not result.state.chain.samples:
+            self._warn(
+                f"burn_in={self.burn_in} and thin={self.thin} left none of {self.n_iter_} sweeps "
+                "to keep, so the last state is the only sample. Lower them, or increase max_iter."
+            )
 
     def _keep_state(self, method: Any, state: Any) -> None:
         self.samples_ = PosteriorSamples.of(state.chain.samples or [method.sample(state)])
@@ -107,8 +115,10 @@ class GibbsSampler(HardAssignmentModel):
             f"samples_{field.name}": getattr(self.samples_, field.name)
             for field in fields(self.samples_)
         }
-        packed = np.packbits(arrays.pop("samples_assignments"), axis=1)
-        return arrays | ({"samples_packed": packed} if with_rows else {})
+        assignments = arrays.pop("samples_assignments")
+        if with_rows and assignments.shape[0] == self.n_samples_fit_:
+            arrays["samples_packed"] = np.packbits(assignments, axis=1)
+        return arrays
 
     def _restore_more(self, arrays: dict[str, Any]) -> None:
         n_components = arrays["samples_n_components"]
@@ -129,6 +139,10 @@ class GibbsSampler(HardAssignmentModel):
             check_array(arrays[f"samples_{name}"], f"samples_{name}", np.float64, shape)
         counts = arrays["samples_feature_counts"]
         check_array(counts, "samples_feature_counts", np.int64, (k,))
+        if (counts < 1).any() or (counts > self.n_samples_fit_).any():
+            raise ValueError("samples_feature_counts has impossible counts")
+        if not (arrays["samples_noise_std"] > 0).all():
+            raise ValueError("samples_noise_std has entries that are not positive")
         assignments = np.zeros((0, k), dtype=np.uint8)
         if "samples_packed" in arrays:
             assignments = unpacked(

@@ -232,15 +232,6 @@ def sample_incomplete_row(residual, observed, factors, bits, counts, model, rng,
 
 
 @kernel
-def first_free(counts):
-    """The first slot without a feature, -1 if there is none."""
-    for k in range(counts.shape[0]):
-        if counts[k] == 0:
-            return k
-    return -1
-
-
-@kernel
 def n_zeros(counts):
     """How many slots are free."""
     n = 0
@@ -248,6 +239,18 @@ def n_zeros(counts):
         if counts[k] == 0:
             n += 1
     return n
+
+
+@kernel
+def free_slot(counts, rng):
+    """One of the slots without a feature, each as likely."""
+    left = int(rng.random() * n_zeros(counts))
+    k = -1
+    while left >= 0:
+        k += 1
+        if counts[k] == 0:
+            left -= 1
+    return k
 
 
 @kernel
@@ -259,7 +262,7 @@ def birth_rate(n_free, model):
 @kernel
 def give_birth(residual, observed, factors, gram, bits, counts, fresh, n_own, model, rng):
     """Propose a feature that only this row has; returns whether there is one now."""
-    k = first_free(counts)
+    k = free_slot(counts, rng)
     rate = birth_rate(n_zeros(counts), model)
     log_ratio = math.log(rate / (n_own + 1.0)) + log_new_feature(residual, observed, model)
     if rng.random() >= math.exp(min(log_ratio, 0.0)):
@@ -324,7 +327,7 @@ def sample_rows(
     order = np.arange(n_slots)
     n_changed = 0
     for n in range(first, n_rows):
-        if unbounded and first_free(counts) < 0:
+        if unbounded and n_zeros(counts) == 0:
             return n, n_changed
         bits = assignments[n]
         if complete[n]:
@@ -342,7 +345,7 @@ def sample_rows(
         for k in range(n_slots):
             if bits[k] and counts[k] == 1:
                 n_own += 1
-        if (birth and first_free(counts) < 0) or (not birth and n_own == 0):
+        if (birth and n_zeros(counts) == 0) or (not birth and n_own == 0):
             continue
         if complete[n]:
             fill_residual(centred[n], observed[n], bits, factors, residual)
@@ -363,11 +366,14 @@ def sample_factors(
 
     a_kd ~ N(v tau_X [(Z'X)_kd - sum over j != k of (Z'Z)_kj a_jd], v), v = 1 / (tau_X (Z'Z)_kk +
     precision_k), the first ``n_truncated`` features truncated to a_kd >= 0. ``by_column`` is D x K.
+    The features come in a random order, for their places tell their age, and that of their factors.
     """
     n_columns, n = by_column.shape
+    order = np.arange(n)
     for d in range(n_columns):
         own_gram = gram[group_of_position[d]]
-        for k in range(n):
+        for i in range(n):
+            k = next_of(order, i, rng)
             fit = cross[k, d] - dot(own_gram[k], by_column[d]) + own_gram[k, k] * by_column[d, k]
             variance = 1.0 / (noise_precision * own_gram[k, k] + precision[k])
             location = variance * noise_precision * fit

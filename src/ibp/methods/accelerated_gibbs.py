@@ -16,7 +16,7 @@ state, its factors and probability, has them integrated out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,8 @@ CodeArray = npt.NDArray[np.uint8]
 SPARE_COLUMNS = 8
 # Z'Z and Z'X are kept by adding and subtracting rows; now and then they are summed anew.
 SWEEPS_BETWEEN_RECOUNTS = 16
+# Of the matrices of all column groups together, for what is reported of a state.
+MOST_ENTRIES = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Fit:
 
     Attributes
     ----------
+    observations : Observations
+        X, or X as if it were complete.
     codes : ndarray of shape (N, K+) or, with an intercept, (N, 1 + K+), uint8
         Z without empty columns; an intercept is a first column of ones.
     statistics : Statistics
@@ -70,6 +74,7 @@ class Fit:
         Of the factors, in layout order, an intercept (about the centre) first.
     """
 
+    observations: Observations
     codes: CodeArray
     statistics: Statistics
     posterior: FactorPosterior
@@ -294,12 +299,15 @@ class AcceleratedGibbsMethod(Sampler[AcceleratedGibbsState]):
         """The factors' posterior given Z and the observed entries.
 
         From the sums at hand if nothing is missing; else by a pass over X, and with one inversion
-        for each pattern of missing rows that columns have.
+        for each pattern of missing rows that columns have. If that were too many for the features
+        that there are, missing entries count as they are drawn.
         """
         if state.fit is None:
             observations, used = state.observations, state.used
             codes = np.ascontiguousarray(state.columns.codes[:, used])
-            if observations.complete:
+            if observations.n_groups * used.size**2 > MOST_ENTRIES:
+                observations = as_if_complete(observations, state.rows.missing_value)
+            if observations.n_groups == 1:
                 gram = state.columns.gram[np.ix_(used, used)]
                 statistics = Statistics(
                     gram[None],
@@ -315,7 +323,7 @@ class AcceleratedGibbsMethod(Sampler[AcceleratedGibbsState]):
                 state.values.noise_precision,
                 self.prior_precision(state, used.size),
             )
-            state.fit = Fit(codes, statistics, posterior)
+            state.fit = Fit(observations, codes, statistics, posterior)
         return state.fit
 
     def log_joint(self, state: AcceleratedGibbsState) -> float:
@@ -331,11 +339,8 @@ class AcceleratedGibbsMethod(Sampler[AcceleratedGibbsState]):
 
     def train_log_likelihood(self, state: AcceleratedGibbsState) -> float:
         """Mean over observed entries of ln N(x; z E[A | X, Z], noise_std^2)."""
-        observations, fit, tau = (
-            state.observations,
-            self.fitted(state),
-            state.values.noise_precision,
-        )
+        fit, tau = self.fitted(state), state.values.noise_precision
+        observations = fit.observations
         mean, statistics = fit.posterior.mean, fit.statistics
         explained = 2.0 * statistics.cross - statistics.gram_times(observations, mean)
         error = max(observations.sum_of_squares - float((mean * explained).sum()), 0.0)
@@ -346,7 +351,7 @@ class AcceleratedGibbsMethod(Sampler[AcceleratedGibbsState]):
         """Z, and the mean and spread of the factors given it and the observed entries."""
         observations, fit = state.observations, self.fitted(state)
         mean = observations.from_layout(fit.posterior.mean)
-        deviation = observations.from_layout(np.sqrt(fit.posterior.variance(observations)))
+        deviation = observations.from_layout(np.sqrt(fit.posterior.variance(fit.observations)))
         intercept = observations.from_layout(observations.centre)
         if self.n_fixed:
             intercept = intercept + mean[0]
@@ -364,6 +369,23 @@ class AcceleratedGibbsMethod(Sampler[AcceleratedGibbsState]):
     def n_components_in_use(self, state: AcceleratedGibbsState) -> int:
         """Features that some row has."""
         return int(state.used.size) - self.n_fixed
+
+
+def as_if_complete(observations: Observations, missing_value: FloatArray) -> Observations:
+    """X with its missing entries, about the centre, as they are drawn: sums and sizes only."""
+    n, d = observations.n_samples, observations.n_features
+    summary = replace(
+        observations.summary,
+        counts=np.full(d, n, dtype=np.int64),
+        column_group=np.zeros(d, dtype=np.int64),
+    )
+    return replace(
+        observations,
+        summary=summary,
+        group_start=np.array([0, d], dtype=np.int64),
+        group_rows=np.array([n], dtype=np.int64),
+        sum_of_squares=observations.sum_of_squares + float((missing_value**2).sum()),
+    )
 
 
 def rows_of(observations: Observations) -> Rows:

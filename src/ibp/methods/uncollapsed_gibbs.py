@@ -9,7 +9,7 @@ A sweep samples, each given the rest:
   (`ibp.kernels.uncollapsed_gibbs`; why they are not simply drawn from {0, 1} is told there);
 - A and b. Gaussian factors of a column are drawn together with its b_d, from N(tau_X P^-1 Z'x,
   P^-1) with P = tau_X Z'Z + diag(prior precisions), b being a feature that every row has.
-  Truncated ones are drawn one by one, in the order k = 1 .. K;
+  Truncated ones are drawn one by one, in a random order;
 - tau_X ~ Gamma(a + n / 2, b + sum of squared residuals / 2) over the n observed entries,
   tau_A ~ Gamma(a + KD / 2, b + sum of a_kd^2 / 2) under either prior, and alpha
   (`ibp.model.assignment_priors`), as far as they are learned.
@@ -41,6 +41,7 @@ from ibp.model.evidence import squared_error
 from ibp.model.new_feature import FactorPrior, draw_prior, log_prior_density
 from ibp.parallel import Workers
 from ibp.starts.codes_and_factors import CodesAndFactors
+from ibp.stopping import log_unit
 
 FloatArray = npt.NDArray[np.float64]
 BitArray = npt.NDArray[np.uint8]
@@ -268,13 +269,16 @@ class UncollapsedGibbsMethod(Sampler[UncollapsedGibbsState]):
     def log_joint(self, state: UncollapsedGibbsState) -> float:
         """ln p(X, Z, A, b) and of what is learned; factors of unused features are left out.
 
-        Of Z itself in the finite model, of its class of left-ordered form under the process.
+        Of Z itself in the finite model, of its class of left-ordered form under the process. The
+        density of A is in units of the root mean square of X, else which of two samples with
+        different numbers of features is the more probable would depend on the unit of X.
         """
         values = state.values
         used = state.components[state.statistics.counts > 0]
         total = state.log_likelihood() + self.hyperparameters.log_prior(values)
         total += self.prior.log_probability(state.assignments, values.alpha)
         total += log_prior_density(used, values.factor_precision, self.factors)
+        total += used.size * log_unit(state.observations)
         if self.intercept_std is not None:
             total += log_prior_density(state.intercept, self.intercept_std**-2.0, "gaussian")
         return total

@@ -20,8 +20,12 @@ from scipy.linalg import cholesky, solve_triangular
 
 from ibp.model.observations import Observations
 from ibp.model.statistics import Statistics, times_by_group
+from ibp.parallel import ranges
 
 FloatArray = npt.NDArray[np.float64]
+
+# Entries of the groups' matrices that are worked on together.
+ENTRIES_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -56,14 +60,18 @@ def factor_posterior(
 ) -> FactorPosterior:
     """The posterior of A and the evidence of Z; ``prior_precision`` has one number per feature."""
     k = statistics.n_components
-    precision = noise_precision * statistics.gram
-    precision[:, np.arange(k), np.arange(k)] += prior_precision
-    factor = np.linalg.cholesky(precision)
-    inverse = np.linalg.inv(factor)
-    covariance = inverse.transpose(0, 2, 1) @ inverse
     cross = noise_precision * statistics.cross
+    covariance = np.empty_like(statistics.gram)
+    log_determinants = np.empty(observations.n_groups)
+    for groups in ranges(observations.n_groups, max(1, ENTRIES_AT_ONCE // max(k * k, 1))):
+        precision = noise_precision * statistics.gram[groups]
+        precision[:, np.arange(k), np.arange(k)] += prior_precision
+        factor = np.linalg.cholesky(precision)
+        inverse = np.linalg.inv(factor)
+        covariance[groups] = inverse.transpose(0, 2, 1) @ inverse
+        diagonal = np.diagonal(factor, axis1=1, axis2=2)
+        log_determinants[groups] = 2.0 * np.log(diagonal).sum(axis=1)
     mean = times_by_group(covariance, observations, cross)
-    log_determinants = 2.0 * np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
     log_ratios = 0.5 * (np.log(prior_precision).sum() - log_determinants)
     total = (
         0.5 * observations.n_observed * np.log(noise_precision / (2.0 * np.pi))
