@@ -96,11 +96,11 @@ TINY = np.array([[1.0, -0.6], [0.8, 1.1], [-0.9, 0.7]])
 TINY_WITH_GAPS = np.array([[1.0, np.nan, 0.5], [0.8, 1.1, np.nan], [np.nan, np.nan, -0.7]])
 
 
-def check_against_enumeration(X, prior, intercept_std, n_kept, thin=20, **hyper):
+def check_against_enumeration(X, prior, intercept_std, n_kept, thin=20, largest=6, **hyper):
     values = {"noise_std": 0.7, "factor_std": 1.2, "alpha": 0.6} | hyper
     alpha = values.pop("alpha")
     if prior is UNBOUNDED:
-        log_prior_of, largest = unbounded_log_prior(alpha), 6
+        log_prior_of = unbounded_log_prior(alpha)
     else:
         largest = prior.n_components
         log_prior_of = truncated_log_prior(alpha, largest)
@@ -140,6 +140,14 @@ def test_visits_every_class_as_often_as_it_should_for_long(X, prior, intercept_s
 
 def test_visits_classes_rightly_when_the_noise_is_small():
     check_against_enumeration(TINY, UNBOUNDED, None, 3000, noise_std=0.3, factor_std=2.0)
+
+
+def test_visits_classes_rightly_when_rows_have_features_of_their_own_and_gaps():
+    """The draw of a gap has the spread of features that were born in the same row."""
+    X = np.array([[2.0, np.nan, np.nan], [np.nan, 1.5, -1.0]])
+    check_against_enumeration(
+        X, UNBOUNDED, None, 20_000, 10, largest=14, noise_std=0.2, factor_std=1.0, alpha=1.5
+    )
 
 
 def test_number_of_own_features_has_the_exact_distribution():
