@@ -153,3 +153,15 @@ def test_arviz_summarises():
     arviz = imported("arviz")
     table = arviz.summary(to_arviz(*(StandInSampler(60, burn_in=10) for _ in range(2))))
     assert set(table.index) == {"alpha", "noise_std", "factor_std", "n_components"}
+
+
+def test_chains_of_fitted_samplers():
+    X = np.random.default_rng(0).random((20, 4))
+    chains = [
+        ibp.AcceleratedGibbs(max_iter=8, burn_in=2, thin=1, random_state=seed).fit(X)
+        for seed in range(2)
+    ]
+    traces = stacked_traces(*chains)
+    assert set(traces) == {"alpha", "noise_std", "factor_std", "n_components", "log_joint"}
+    for name, values in traces.items():
+        np.testing.assert_array_equal(values, [chain.trace_[name][2:] for chain in chains])

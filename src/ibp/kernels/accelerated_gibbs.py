@@ -11,8 +11,9 @@ A row is taken out of S and M, and put back, by the rank-one formulae
     putting back: S - s s' / (s_X^2 + z's),   M + s e / (s_X^2 + z's) .
 
 Without the row, its singletons (features of no other row) have mean 0, variance s_A^2 and no
-covariance with anything: J of them only add J s_A^2 to the variance of x_n. So they are dropped,
-the other bits are sampled given J, and then J anew from
+covariance with anything: J of them only add J s_A^2 to the variance of x_n. So they are dropped
+first, and the row taken out of what is left with s_X^2 + J s_A^2 for s_X^2; the other bits are
+sampled given J, and then J anew from
 
     P(j) ~ Poisson(j; alpha / N) N(x_n; z M, (z S z' + s_X^2 + j s_A^2) I) .
 
@@ -225,12 +226,16 @@ def move(sign, scale, direction, residual, n, columns):
 
 
 @kernel
-def take_out(codes, x, columns, n, settings, direction, residual):
-    """Take a row out of all sums; S and M are computed anew if the short way is not safe."""
-    add_row(-1.0, codes, n, x, columns.gram, columns.cross)
+def take_out(codes, x, n_own, columns, n, settings, direction, residual):
+    """Take a row out of S and M, from which its own features are dropped already.
+
+    What they explain is noise to the others: the row's variance is larger by theirs. S and M are
+    computed anew, from sums without the row, if the short way is not safe.
+    """
     quadratic = covariance_times(codes, n, columns.covariance, direction)
-    remainder = settings.noise_variance - quadratic
-    if not remainder > LEAST_REMAINDER * settings.noise_variance:
+    variance = settings.noise_variance + n_own * settings.factor_variance
+    remainder = variance - quadratic
+    if not remainder > LEAST_REMAINDER * variance:
         refresh(columns, n, settings)
         return
     find_residual(codes, n, x, columns.mean, residual)
@@ -263,7 +268,7 @@ def drop_column(k, columns, n):
 
 @kernel
 def drop_singletons(codes, columns, n, n_fixed):
-    """Remove the features that only the row has which was taken out; how many are left."""
+    """Remove the features that only the row has which the sums have lost; how many are left."""
     for k in range(n - 1, n_fixed - 1, -1):
         if columns.gram[k, k] == 0.0:
             codes[k] = 0
@@ -400,11 +405,12 @@ def sample_rows(first, last, rows, columns, n, settings, rng):
             refresh(columns, n, settings)
         codes = columns.codes[row]
         n_seen = load_row(row, rows, x, seen)
-        take_out(codes, x, columns, n, settings, direction, residual)
+        add_row(-1.0, codes, n, x, columns.gram, columns.cross)
         n_own = 0
         if settings.share == 0.0:
             n_left = drop_singletons(codes, columns, n, settings.n_fixed)
             n_own, n = n - n_left, n_left
+        take_out(codes, x, n_own, columns, n, settings, direction, residual)
 
         quadratic = covariance_times(codes, n, columns.covariance, direction)
         find_residual(codes, n, x, columns.mean, residual)
