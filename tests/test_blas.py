@@ -10,6 +10,22 @@ def blas_threads():
     return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
 
+def test_any_thread_can_set_the_limit():
+    seen = []
+
+    def user():
+        with single_threaded_blas():
+            seen.append(set(blas_threads()))
+
+    user()
+    for _ in range(2):
+        thread = threading.Thread(target=user)
+        thread.start()
+        thread.join()
+    user()
+    assert seen == [{1}] * 4
+
+
 def test_overlapping_users_share_one_limit_and_the_last_lifts_it():
     before = blas_threads()
     first_in, second_in, first_out = (threading.Event() for _ in range(3))

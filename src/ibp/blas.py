@@ -31,6 +31,7 @@ def single_threaded_blas() -> Iterator[None]:
     with _lock:
         if _users == 0:
             _limit = _controller().limit(limits=1, user_api="blas")
+            _let_go()
         _users += 1
     try:
         yield
@@ -39,6 +40,16 @@ def single_threaded_blas() -> Iterator[None]:
             _users -= 1
             if _users == 0:
                 _limit.restore_original_limits()
+                _let_go()
+
+
+def _let_go() -> None:
+    """Let other threads change the limit, too: in newer threadpoolctl the last to set it owns it.
+
+    Leaving a context gives it up; this one changes nothing.
+    """
+    with _controller().limit(limits=None, user_api="blas"):
+        pass
 
 
 def reconstruct(

@@ -152,8 +152,8 @@ class IterativeEstimator(TransformerMixin, BaseEstimator):
     def _training_codes(self) -> Any:
         """The codes of the training rows."""
 
-    def _fit(self, X: Any, unsupported: dict[str, Any]) -> None:
-        """Validate and run."""
+    def _fit(self, X: Any, unsupported: dict[str, Any]) -> bool:
+        """Validate and run; whether the user broke it off."""
         if unsupported.get("sample_weight", 0) is None:
             del unsupported["sample_weight"]
         if unsupported:
@@ -161,7 +161,7 @@ class IterativeEstimator(TransformerMixin, BaseEstimator):
                 f"{type(self).__name__}.fit does not support {', '.join(sorted(unsupported))}. "
                 "For integer sample weights repeat the rows."
             )
-        self._run(self._observe_training_data(X))
+        return self._run(self._observe_training_data(X))
 
     def _observe_training_data(self, X: Any) -> Observations:
         matrix = check_matrix(self, X, reset=True, accept_sparse=self.accepts_sparse)
@@ -177,8 +177,8 @@ class IterativeEstimator(TransformerMixin, BaseEstimator):
         centre = summary.means if self.fit_intercept else None
         return Observations.from_summary(matrix, summary, centre=centre)
 
-    def _run(self, observations: Observations) -> None:
-        """Put method and loop together, and keep what they found."""
+    def _run(self, observations: Observations) -> bool:
+        """Put method and loop together, and keep what they found; whether the user broke it off."""
         from ibp.compiled import compilation_reported  # compiled code: loaded when it is needed
         from ibp.loop import run
 
@@ -203,10 +203,10 @@ class IterativeEstimator(TransformerMixin, BaseEstimator):
         self.history_ = result.history.as_arrays()
         self.n_iter_ = len(result.history.evidence)
         self.converged_ = result.ending == "converged"
-        self._interrupted = bool(result.interrupted)
         with single_threaded_blas():
             self._keep_state(method, result.state)
         self._warn_about_fit(result)
+        return bool(result.interrupted)
 
     @property
     def _loop_tol(self) -> float:

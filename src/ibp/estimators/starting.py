@@ -41,9 +41,9 @@ def start_of_method(label: str, estimator: Any, observations: Observations) -> C
     values = observations.values
     if first.nonnegative and not first.fit_intercept and not observations.sparse:
         values = values - np.fmin.reduce(observations.summary.lowest)  # as the paper does
-    first.fit(values)
+    interrupted = first._fit(values, {})
     codes = first._training_codes().astype(np.float64)
-    return CodesAndFactors(codes, real=first.real_codes, interrupted=first._interrupted)
+    return CodesAndFactors(codes, real=first.real_codes, interrupted=interrupted)
 
 
 def start_of_fitted(model: Any, estimator: Any, observations: Observations) -> CodesAndFactors:
