@@ -192,7 +192,7 @@ def test_the_order_of_the_columns_does_not_matter(seed, missing):
 def test_a_sweep_cut_into_pieces_is_the_same_sweep(monkeypatch):
     results = []
     for seconds in (0.0, 1e9):  # chunks of one row, and as large as they get
-        monkeypatch.setattr("ibp.methods.meibp.SECONDS_BETWEEN_CHECKS", seconds)
+        monkeypatch.setattr("ibp.methods.chunks.SECONDS_BETWEEN_CHECKS", seconds)
         method, state = make(3, "scattered", n=60, block_size=7)
         reports = [method.step(state, never) for _ in range(3)]
         results.append((state.assignments, state.factors.mean, reports))
@@ -202,7 +202,7 @@ def test_a_sweep_cut_into_pieces_is_the_same_sweep(monkeypatch):
 
 
 def test_stopping_in_the_middle_leaves_a_consistent_state(monkeypatch):
-    monkeypatch.setattr("ibp.methods.meibp.SECONDS_BETWEEN_CHECKS", 0.0)
+    monkeypatch.setattr("ibp.methods.chunks.SECONDS_BETWEEN_CHECKS", 0.0)
     method, state = make(4, "scattered", n=60, learned=True)
     bound = method.report(state, 0).evidence
     report = method.step(state, stop_after(5))

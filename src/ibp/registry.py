@@ -4,7 +4,7 @@
 estimator with the settings of the paper's comparison, not fitted yet: alpha = 3, both standard
 deviations 0.75 times that of the data (within columns where there is an intercept), a random start,
 and an end when blocks of five sweeps agree to 1e-4 or, for methods that climb, a sweep changes
-nothing. BNMF learns its noise, INMF ends when it has stopped to grow, and beam search after its
+nothing. BNMF learns its noise, INMF ends when it has stopped growing, and beam search after its
 pass. ``"meibp-default"`` is `MEIBP` with the defaults for users instead.
 
 Methods with nonnegative factors are compared on data with a zero minimum, ``X - np.nanmin(X)``;

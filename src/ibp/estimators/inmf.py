@@ -139,7 +139,8 @@ converged_, n_samples_fit_
         self.components_std_ = state.observations.from_layout(np.sqrt(solution.variance))
         self.intercept_ = np.zeros(state.observations.n_features)
         self.codes_ = solution.probabilities
-        self.stick_parameters_ = np.stack([state.sticks.counts, state.sticks.failures], axis=1)
+        sticks = solution.sticks
+        self.stick_parameters_ = np.stack([sticks.counts, sticks.failures], axis=1)
         self.n_components_ = solution.n_components
         self.feature_counts_ = np.count_nonzero(self.assignments_, axis=0).astype(np.int64)
         self._keep_hyperparameters(solution.hyperparameters)

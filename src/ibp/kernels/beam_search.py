@@ -131,7 +131,7 @@ def flip(k, form, point):
 
 
 @kernel
-def start_point(x, group_start, noise_variance, prior_of_none, n_fixed, n_active, form, point):
+def start_point(x, group_start, noise_variance, prior_of_none, n_fixed, form, point):
     """Begin with no feature but the fixed ones, which every row has."""
     chosen, covariance_times, gram_times, variance, error, prior, key = point
     chosen[:] = 0
@@ -526,9 +526,7 @@ def search_sets(
     n_ends = 0
     for with_new in range(2 if new[2] > 0 else 1):
         for all_of_them in range(2):
-            start_point(
-                x, group_start, noise_variance, prior_of_none, n_fixed, n_active, form, point
-            )
+            start_point(x, group_start, noise_variance, prior_of_none, n_fixed, form, point)
             if all_of_them:
                 for k in range(n_fixed, n_active):
                     flip(k, form, point)
@@ -586,9 +584,7 @@ def expand(
         most_new = min(log_new.shape[0] - 1, most_components - n_active)
         new = (log_new, min(likeliest, most_new), most_new, factor_variance)
         if number_of_sets(first[parent], n_fixed, n_active, most_sets) <= most_sets:
-            start_point(
-                x, group_start, noise_variance, prior_of_none, n_fixed, n_active, form, point
-            )
+            start_point(x, group_start, noise_variance, prior_of_none, n_fixed, form, point)
             enumerate_sets(
                 parent, first[parent], n_fixed, n_active, form, new, floor, may_grow, point, board
             )
@@ -740,7 +736,7 @@ def fill_rows(rows, observed, group_start, beam, n_placed, n_fixed, noise_varian
         seen = np.flatnonzero(observed[n])
         project(rows[n], group_start, seen, mean[0], n_active, projection)
         form = (seen, width, covariance[0], gram[0], projection, log_odds)
-        start_point(rows[n], group_start, noise_variance, none, n_fixed, n_active, form, point)
+        start_point(rows[n], group_start, noise_variance, none, n_fixed, form, point)
         ascend(0.0, first[0], n_fixed, n_active, form, point, space)
         for k in range(n_active):
             codes[n, k] = point[0][k]

@@ -71,7 +71,7 @@ def update_rows(
     linear = np.empty(n)
     own_quadratic = np.empty((n, n))
     own_constant = np.empty(n)
-    no_margins = np.zeros(n)
+    no_margins, unused = np.zeros(n), np.empty(n)
     for i in range(n_rows):
         form = form_of_row[i]
         if form < 0:
@@ -85,7 +85,7 @@ def update_rows(
                 no_margins,
                 own_quadratic,
                 own_constant,
-                np.empty(n),
+                unused,
             )
             form_quadratic, form_constant = own_quadratic, own_constant
         else:

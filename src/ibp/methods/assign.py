@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ibp.blas import single_threaded_blas
 from ibp.kernels.block_rows import improve_rows
-from ibp.methods.row_forms import RowForms, SharedPatterns, own_missing
+from ibp.methods.row_forms import SearchForms, SharedPatterns, own_missing
 from ibp.model import Observations
 from ibp.parallel import Workers, ranges
 from ibp.submodular import OPTIMIZERS
@@ -62,7 +62,7 @@ class FrozenModel:
             uniforms = np.random.default_rng(0).random((1, n_components))
         to_layout = observations.to_layout
         with single_threaded_blas():
-            forms = RowForms(
+            forms = SearchForms(
                 observations,
                 SharedPatterns.of(observations),
                 to_layout(self.mean),

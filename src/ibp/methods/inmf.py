@@ -50,14 +50,13 @@ from ibp.methods.base import StepReport
 from ibp.methods.inmf_growth import new_feature
 from ibp.methods.inmf_rows import CovarianceForms, FrozenINMF
 from ibp.methods.inmf_solution import (
-    FeatureProbabilities,
     Solution,
     code_entropy,
     objective,
     updated_hyperparameters,
 )
 from ibp.methods.row_forms import SharedPatterns
-from ibp.model import Hyperparameters, NoIntercept, Observations, Statistics
+from ibp.model import Hyperparameters, Observations, Statistics
 from ibp.parallel import Workers, ranges
 from ibp.starts.codes_and_factors import CodesAndFactors
 from ibp.stopping import log_unit
@@ -110,41 +109,6 @@ class INMFState:
         if self.best is None or self.current.objective > self.best.objective:
             return self.current
         return self.best
-
-    @property
-    def probabilities(self) -> FloatArray:
-        """The best known e, N x K."""
-        return self.solution.probabilities
-
-    @property
-    def mean(self) -> FloatArray:
-        """E[A] of the best known, K x D in layout order."""
-        return self.solution.mean
-
-    @property
-    def variance(self) -> FloatArray:
-        """Var[A] of the best known, likewise."""
-        return self.solution.variance
-
-    @property
-    def covariance(self) -> FloatArray:
-        """V of the best known, D x K x K in layout order."""
-        return self.solution.covariance
-
-    @property
-    def hyperparameters(self) -> Hyperparameters:
-        """Of the best known."""
-        return self.solution.hyperparameters
-
-    @property
-    def sticks(self) -> FeatureProbabilities:
-        """q(pi) of the best known."""
-        return self.solution.sticks
-
-    @property
-    def intercept(self) -> NoIntercept:
-        """Zeros."""
-        return NoIntercept.of_width(self.observations.n_features)
 
     def frozen(self) -> FrozenINMF:
         """The best known model, for new rows."""

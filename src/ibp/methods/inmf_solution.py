@@ -43,11 +43,6 @@ class FeatureProbabilities:
         """The second parameters."""
         return np.maximum(self.n_samples - self.counts, 0.0) + 1.0
 
-    @property
-    def mean(self) -> FloatArray:
-        """E[pi_k]."""
-        return self.counts / (self.counts + self.failures)
-
     def log_odds(self) -> FloatArray:
         """E ln pi_k - E ln(1 - pi_k)."""
         return np.asarray(digamma(self.counts) - digamma(self.failures))

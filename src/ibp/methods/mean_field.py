@@ -424,15 +424,6 @@ def entropies(probabilities: FloatArray) -> FloatArray:
     return np.asarray((entr(probabilities) + entr(1.0 - probabilities)).sum(axis=1))
 
 
-class ProbabilityForms(RowForms):
-    """Forms of rows that are not searched, so that nothing is prepared for a search."""
-
-    def make(self, form: int) -> None:
-        """Fill in W and the constant."""
-        self.quadratic[form], self.constant[form] = self.without(self.patterns.missing[form])
-        self.made[form] = True
-
-
 def all_forms(
     observations: Observations,
     patterns: SharedPatterns,
@@ -442,7 +433,7 @@ def all_forms(
     noise_precision: float,
 ) -> RowForms:
     """The forms of all rows, made before threads share them; ``offset`` is about the centre."""
-    forms = ProbabilityForms(observations, patterns, mean, variance, offset, noise_precision)
+    forms = RowForms(observations, patterns, mean, variance, offset, noise_precision)
     forms.make_all(np.arange(0 if observations.complete else -1, forms.made.size))
     return forms
 

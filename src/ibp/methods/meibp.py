@@ -8,7 +8,6 @@ the cold row search of the paper's authors, which is there to reproduce their nu
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibp.methods.base import StepReport
+from ibp.methods.chunks import in_chunks
 from ibp.methods.meibp_blocks import search_settings, update_block
 from ibp.methods.meibp_state import MEIBPState
 from ibp.model import (
@@ -38,9 +38,6 @@ from ibp.starts.base import Start, Task
 
 FloatArray = npt.NDArray[np.float64]
 
-# The compiled sweep returns to Python about this often, to see whether it should stop.
-SECONDS_BETWEEN_CHECKS = 0.05
-FIRST_CHUNK = 16
 # With Z at rest, q(A) and the hyperparameters are iterated until the bound moves less than this
 # per observed entry.
 SETTLED = 1e-10
@@ -233,17 +230,21 @@ class MEIBPMethod:
         """Rows one after another against the exact objective, in compiled code."""
         n_samples = state.observations.n_samples
         rows = np.arange(n_samples) if order is None else order
-        position, n_changed, n_proven, dirty = 0, 0, 0, False
-        chunk = FIRST_CHUNK
-        while position < n_samples and state.n_components > 0 and not should_stop():
-            started, before = time.perf_counter(), position
-            last = min(position + chunk, n_samples)
-            position, changed, proven, dirty = self.visit_rows(state, rows, position, last, dirty)
+        n_changed, n_proven, dirty = 0, 0, False
+
+        def visit(first: int, last: int) -> int:
+            nonlocal n_changed, n_proven, dirty
+            reached, changed, proven, dirty = self.visit_rows(state, rows, first, last, dirty)
             n_changed += changed
             n_proven += proven
-            if not self.randomized:  # whose draws come by the chunk, so there it must not vary
-                seconds = (time.perf_counter() - started) / (position - before)
-                chunk = max(1, min(2 * chunk, int(SECONDS_BETWEEN_CHECKS / max(seconds, 1e-9))))
+            return reached
+
+        in_chunks(
+            n_samples,
+            visit,
+            lambda: state.n_components == 0 or should_stop(),
+            by_the_clock=not self.randomized,  # whose draws come by the chunk
+        )
         if dirty:
             state.refresh()
         return n_changed, n_proven

@@ -23,7 +23,7 @@ from ibp.kernels.block_rows import improve_rows
 from ibp.kernels.column_hashes import flip_hashes
 from ibp.kernels.exact_rows import visit_rows
 from ibp.methods.meibp_state import MEIBPState, equal_hashes
-from ibp.methods.row_forms import RowForms, own_missing
+from ibp.methods.row_forms import SearchForms, own_missing
 from ibp.model import feature_evidence, log_prior
 from ibp.model.ibp_prior import Prior, tangent_log_odds
 from ibp.model.statistics import centre_sums, code_sums, data_sums
@@ -130,7 +130,7 @@ class Piece:
 
 
 def update_block(
-    settings: RowSettings, state: MEIBPState, forms: RowForms, rows: Any
+    settings: RowSettings, state: MEIBPState, forms: SearchForms, rows: Any
 ) -> tuple[int, int]:
     """Optimise a block of rows; return how many bits changed and how many rows are proven."""
     numbers = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
@@ -167,7 +167,7 @@ def update_block(
 def improve_block(
     settings: RowSettings,
     state: MEIBPState,
-    forms: RowForms,
+    forms: SearchForms,
     rows: Any,
     numbers: IntArray,
     alone: npt.NDArray[np.bool_],
@@ -293,7 +293,7 @@ def log_prior_of(
 
 
 def visit_one_by_one(
-    settings: RowSettings, state: MEIBPState, forms: RowForms, rows: IntArray
+    settings: RowSettings, state: MEIBPState, forms: SearchForms, rows: IntArray
 ) -> tuple[int, int]:
     """Optimise rows one after another with the exact objective; q(A) stays."""
     observations, statistics = state.observations, state.statistics

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ibp.kernels import factors as factor_kernels
 from ibp.kernels.column_hashes import column_hashes
-from ibp.methods.row_forms import RowForms, SharedPatterns
+from ibp.methods.row_forms import SearchForms, SharedPatterns
 from ibp.model import Factors, Hyperparameters, Intercept, Observations, Statistics
 from ibp.parallel import Workers, ranges
 
@@ -157,9 +157,9 @@ class MEIBPState:
         tau = self.hyperparameters.factor_precision
         return tau.mean, tau.mean_log, self.hyperparameters.alpha.mean_log
 
-    def row_forms(self) -> RowForms:
+    def row_forms(self) -> SearchForms:
         """What the rows have in common under the present q(A)."""
-        return RowForms(
+        return SearchForms(
             self.observations,
             self.patterns,
             self.factors.mean,

@@ -72,11 +72,8 @@ class RowForms:
     ----------
     components : ndarray of shape (K, D)
         E[A] in the user's column order and X's precision, to multiply X by.
-    quadratic, constant, needed : ndarrays of shapes (F, K, K), (F, K), (F, K)
-        W of the row objective, what X E[A]' loses to intercept and variances, and the margins that
-        prove an optimum.
-    prepared : tuple of ndarrays
-        For the exact search, stacked by form.
+    quadratic, constant : ndarrays of shapes (F, K, K), (F, K)
+        W of the row objective, and what X E[A]' loses to intercept and variances.
     by_column : tuple of two ndarrays of shape (D, K)
         E[A] and the constant's terms by layout position, for rows without a shared form.
     """
@@ -100,8 +97,6 @@ class RowForms:
         self.constant_terms = mean * (observations.left_in + offset) + 0.5 * variance
         self.quadratic = np.empty((n_forms, k, k))
         self.constant = np.empty((n_forms, k))
-        self.needed = np.empty((n_forms, k))
-        self.prepared = space_for_forms(n_forms, k)
         self.made = np.zeros(n_forms, dtype=bool)
         self.by_column = (np.empty((0, k)), np.empty((0, k)))
         self.make(0)
@@ -109,8 +104,6 @@ class RowForms:
     def make(self, form: int) -> None:
         """Fill in a form."""
         self.quadratic[form], self.constant[form] = self.without(self.patterns.missing[form])
-        self.needed[form] = needed_margin(self.quadratic[form])
-        prepare(self.quadratic[form], tuple(array[form] for array in self.prepared))
         self.made[form] = True
 
     def without(self, missing: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -149,6 +142,38 @@ class RowForms:
                 np.ascontiguousarray(self.mean.T),
                 np.ascontiguousarray(self.constant_terms.T),
             )
+
+
+class SearchForms(RowForms):
+    """Forms of rows that are searched for their best bits.
+
+    Attributes
+    ----------
+    needed : ndarray of shape (F, K)
+        The margins that prove an optimum.
+    prepared : tuple of ndarrays
+        For the exact search, stacked by form.
+    """
+
+    def __init__(
+        self,
+        observations: Observations,
+        patterns: SharedPatterns,
+        mean: FloatArray,
+        variance: FloatArray,
+        offset: FloatArray,
+        noise_precision: float,
+    ) -> None:
+        n_forms, k = len(patterns.missing), mean.shape[0]
+        self.needed = np.empty((n_forms, k))
+        self.prepared = space_for_forms(n_forms, k)
+        super().__init__(observations, patterns, mean, variance, offset, noise_precision)
+
+    def make(self, form: int) -> None:
+        """Fill in a form, and what its search needs."""
+        super().make(form)
+        self.needed[form] = needed_margin(self.quadratic[form])
+        prepare(self.quadratic[form], tuple(array[form] for array in self.prepared))
 
     def one_each(self, rows: IntArray) -> tuple[IntArray, FloatArray, FloatArray, Any]:
         """Forms, W, constants and preparations for a few rows; here none is left without a form."""
