@@ -224,6 +224,30 @@ def test_callbacks_time_limit_and_progress(name, capsys):
     assert "sweep    1" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_model_so_far_is_that_of_a_fit_which_ends_there(name):
+    X = make_data(missing=0.1)
+    so_far = []
+
+    def look(progress):
+        if progress.iteration == 2:
+            so_far.append(progress.fitted_model())
+
+    estimator(name, callbacks=look).fit(X)
+    ended = estimator(name, callbacks=lambda progress: progress.iteration == 2).fit(X)
+    if ended.n_iter_ < 2:
+        pytest.skip("this fit takes one sweep only")
+    (model,) = so_far
+    assert model.n_iter_ == 2 and model.ending_ == ended.ending_ == "callback"
+    assert set(vars(ended)) == set(vars(model))
+    for attribute in sorted(vars(ended)):
+        mine, expected = getattr(model, attribute), getattr(ended, attribute)
+        if isinstance(expected, np.ndarray):
+            np.testing.assert_array_equal(mine, expected, err_msg=attribute)
+    np.testing.assert_array_equal(model.transform(X), ended.transform(X))
+    assert model.score(X) == ended.score(X)
+
+
 @pytest.mark.parametrize("giver", NAMES)
 @pytest.mark.parametrize("taker", NAMES)
 def test_any_method_starts_from_any_fitted_model(fitted, giver, taker):

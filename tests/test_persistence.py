@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 import ibp
 from ibp import MEIBP
-from ibp.persistence import ModelFileError
+from ibp.persistence import VERSION, ModelFileError
 from problems import plain
 
 ARRAYS = (
@@ -44,6 +44,7 @@ HEADER_KEYS = (
     "evidence_parts",
     "history",
     "feature_names",
+    "notes",
 )
 
 
@@ -321,7 +322,7 @@ def test_file_is_a_plain_archive(model, saved, tmp_path):
     assert packed.shape == (45, 1)
     header = json.loads(arrays["header"].tobytes().decode("utf-8"))
     assert header["format"] == "ibp-model"
-    assert header["version"] == 2
+    assert header["version"] == 3
     assert header["class"] == "MEIBP"
 
 
@@ -559,7 +560,7 @@ def test_overwritten_stretches(model, saved, tmp_path):
 # Files of other versions, and tampered ones
 
 
-@pytest.mark.parametrize("version", [3, 99])
+@pytest.mark.parametrize("version", [VERSION + 1, 99])
 def test_newer_version(saved, tmp_path, version):
     path = rewrite(saved, tmp_path, change_header=lambda h: h.update(version=version))
     with pytest.raises(ModelFileError, match=rf"newer version.*{version}.*Upgrade"):
@@ -591,9 +592,36 @@ def test_the_first_version_had_no_intercept(saved, tmp_path):
     assert loaded.fit_intercept is False
 
 
+def test_the_second_version_knew_nothing_of_restarts(saved, tmp_path):
+    def change_header(header):
+        header["version"] = 2
+        del header["notes"], header["scalars"]["ending_"], header["scalars"]["restart_kept_"]
+
+    def change_arrays(arrays):
+        for name in ("evidence", "n_components", "similarity"):
+            del arrays[f"restart_{name}_"]
+
+    path = rewrite(saved, tmp_path, change_header=change_header, change_arrays=change_arrays)
+    loaded = ibp.load(path)
+    assert loaded.ending_ == "converged" if loaded.converged_ else "max_iter"
+    assert loaded.notes_ == {} and loaded.restart_kept_ == 0
+    assert loaded.restart_evidence_.tolist() == [loaded.evidence_]
+    assert loaded.restart_n_components_.tolist() == [loaded.n_components_]
+    assert (loaded.restart_similarity_ == np.ones((1, loaded.n_components_))).all()
+    loaded.save(tmp_path / "again")
+    assert difference(loaded, ibp.load(tmp_path / "again")) is None
+
+
+@pytest.mark.parametrize("kept", [-1, 1, 99])
+def test_the_kept_restart_is_one_of_them(saved, tmp_path, kept):
+    path = rewrite(saved, tmp_path, change_header=lambda h: h["scalars"].update(restart_kept_=kept))
+    with pytest.raises(ModelFileError, match=rf"restart_kept_ is {kept} of 1 restarts"):
+        ibp.load(path)
+
+
 def test_newer_version_may_have_another_layout(saved, tmp_path):
     def change(header):
-        header["version"] = 3
+        header["version"] = VERSION + 1
         del header["scalars"], header["history"]
 
     with pytest.raises(ModelFileError, match=r"newer version"):

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import attrgetter
 from types import FrameType
 from typing import Any, Generic, Literal, TypeVar
 
@@ -38,6 +39,9 @@ class Progress:
         Since the fit began.
     state : object
         The method's state; to be read, not changed.
+    fitted_model : callable
+        Makes a fitted estimator, as if the fit had ended here. That costs a copy of what an
+        estimator keeps, and must be called before the next sweep begins.
     """
 
     restart: int
@@ -49,14 +53,23 @@ class Progress:
     proven: float
     seconds: float
     state: Any
+    fitted_model: Callable[[], Any] = field(repr=False)
 
     @classmethod
     def after(
-        cls, report: StepReport, restart: int, iteration: int, seconds: float, state: Any
+        cls,
+        report: StepReport,
+        restart: int,
+        iteration: int,
+        seconds: float,
+        state: Any,
+        fitted_model: Callable[[], Any],
     ) -> Progress:
         """What is known after a sweep."""
         known = {name: getattr(report, name) for name in REPORTED}
-        return cls(restart, iteration, **known, seconds=seconds, state=state)
+        return cls(
+            restart, iteration, **known, seconds=seconds, state=state, fitted_model=fitted_model
+        )
 
 
 # A callback may return True to end the fit.
@@ -108,6 +121,23 @@ class Run(Generic[StateT]):
     history: History
     ending: Ending
     interrupted: bool = False
+
+
+class Observer:
+    """Is told of restarts and sweeps as they begin and end; this one does nothing about it."""
+
+    def restart_begins(self) -> None:
+        """A restart begins, with its start."""
+
+    def sweep_begins(self) -> None:
+        """A sweep begins."""
+
+    def sweep_ended(self, progress: Progress) -> bool:
+        """A sweep has ended; True ends the fit."""
+        return False
+
+    def restart_ended(self, run: Run[Any]) -> None:
+        """A restart has ended, for whatever reason."""
 
 
 class Stopwatch:
@@ -167,8 +197,13 @@ def run(
     tol: float,
     time_limit: float | None = None,
     callbacks: Sequence[Callback] = (),
+    observers: Sequence[Observer] = (),
+    fitted_from: Callable[[Run[StateT]], Any] = attrgetter("state"),
 ) -> Run[StateT]:
-    """Run the method once per generator and return the run of highest evidence."""
+    """Run the method once per generator and return the run of highest evidence.
+
+    ``fitted_from`` makes what callbacks are given as the fitted model.
+    """
     stopwatch = Stopwatch(time_limit)
     best: Run[StateT] | None = None
     with single_threaded_blas(), deferred_interrupt() as interruption:
@@ -183,7 +218,11 @@ def run(
                 stopwatch,
                 interruption,
                 callbacks,
+                observers,
+                fitted_from,
             )
+            for observer in observers:
+                observer.restart_ended(current)
             if best is None or current.evidence > best.evidence:
                 best = current
             if current.ending in ("interrupted", "time_limit", "callback"):
@@ -203,10 +242,14 @@ def _run_once(
     stopwatch: Stopwatch,
     interruption: Interruption,
     callbacks: Sequence[Callback],
+    observers: Sequence[Observer],
+    fitted_from: Callable[[Run[StateT]], Any],
 ) -> Run[StateT]:
     def should_stop() -> bool:
         return interruption.requested or stopwatch.expired()
 
+    for observer in observers:
+        observer.restart_begins()
     state = method.init(observations, rng, should_stop)
     history = History()
     initial = method.report(state).evidence
@@ -215,13 +258,20 @@ def _run_once(
         evidence = history.evidence[-1] if history.evidence else initial
         return Run(state, evidence, history, ending)
 
+    def model_so_far() -> Any:
+        return fitted_from(finished("callback"))
+
     for iteration in range(1, max_iter + 1):
         if not should_stop():
+            for observer in observers:
+                observer.sweep_begins()
             report = method.step(state, should_stop)
-            history.append(report, stopwatch.seconds())
-            progress = Progress.after(report, restart, iteration, history.seconds[-1], state)
+            seconds = stopwatch.seconds()
+            history.append(report, seconds)
+            progress = Progress.after(report, restart, iteration, seconds, state, model_so_far)
             try:
                 wants_end = [callback(progress) is True for callback in callbacks]
+                wants_end += [observer.sweep_ended(progress) for observer in observers]
             except KeyboardInterrupt:
                 interruption.requested = True
                 wants_end = []

@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import platform
 import secrets
 import zipfile
+from importlib import metadata
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from typing import Any
 import numpy as np
 
 FORMAT = "ibp-model"
-VERSION = 2
+VERSION = 3
 # Class name -> module; a file can name nothing else.
 ESTIMATORS = {
     "MEIBP": "ibp.estimators.meibp",
@@ -47,11 +49,12 @@ def save_model(model: Any, path: str | PathLike[str], *, assignments: bool) -> N
         "version": VERSION,
         "class": _known_class(model),
         "parameters": _plain_parameters(model),
-        "scalars": {name: _plain(getattr(model, name)) for name in _declared(model, "numbers")},
+        "scalars": {name: _plain(getattr(model, name)) for name in _declared(model, "values")},
         "evidence_parts": {
             name: float(value) for name, value in getattr(model, "evidence_parts_", {}).items()
         },
         "history": list(model.history_),
+        "notes": model.notes_,
         "feature_names": None,
     }
     if hasattr(model, "feature_names_in_"):
@@ -132,6 +135,8 @@ def _check_header(header: Any, path: Path) -> None:
 def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
     module = importlib.import_module(ESTIMATORS[header["class"]])
     estimator_class = getattr(module, header["class"])
+    if header["version"] < 3:
+        _complete_older(header, arrays)
     known = estimator_class._get_param_names()
     parameters = {k: v for k, v in header["parameters"].items() if k in known}
     if header["version"] == 1:  # which knew no intercept
@@ -140,9 +145,16 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
         arrays["intercept_"] = np.zeros(header["scalars"]["n_features_in_"])
     model = estimator_class(**parameters)
     model._validate_params()
-    for name, kind in _declared(model, "numbers").items():
+    for name, kind in _declared(model, "values").items():
         setattr(model, name, _checked(header["scalars"][name], kind, name))
-    sizes = {"K": model.n_components_, "D": model.n_features_in_, "N": model.n_samples_fit_}
+    sizes = {
+        "K": model.n_components_,
+        "D": model.n_features_in_,
+        "N": model.n_samples_fit_,
+        "R": arrays["restart_evidence_"].size,
+    }
+    if not 0 <= model.restart_kept_ < sizes["R"]:
+        raise ValueError(f"restart_kept_ is {model.restart_kept_} of {sizes['R']} restarts")
     rows = {name: what for name, what in _declared(model, "rows").items() if name in arrays}
     for name, (dtype, axes) in (_declared(model, "arrays") | rows).items():
         check_array(arrays[name], name, dtype, tuple(sizes.get(axis, 2) for axis in axes))
@@ -155,6 +167,7 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
     parts = _checked(header["evidence_parts"], dict, "evidence_parts")
     if parts:
         model.evidence_parts_ = {k: _checked(value, float, k) for k, value in parts.items()}
+    model.notes_ = _checked(header["notes"], dict, "notes")
     model.history_ = {}
     for name in header["history"]:
         values = arrays[f"history_{name}"]
@@ -174,6 +187,23 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
             arrays["assignments_packed"], "assignments", sizes["N"], sizes["K"]
         )
     return model
+
+
+def _complete_older(header: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Give a file of format 1 or 2 what later ones say of the fit: it was as if the only start."""
+    scalars = header["scalars"]
+    scalars |= {"ending_": "converged" if scalars["converged_"] else "max_iter", "restart_kept_": 0}
+    arrays["restart_evidence_"] = np.array([scalars["evidence_"]], dtype=np.float64)
+    arrays["restart_n_components_"] = np.array([scalars["n_components_"]], dtype=np.int64)
+    arrays["restart_similarity_"] = np.ones((1, scalars["n_components_"]))
+    header["notes"] = {}
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a fit depends on, by name."""
+    packages = ("ibp", "numpy", "scipy", "scikit-learn", "numba")
+    found = {name: metadata.version(name) for name in packages}
+    return {"python": platform.python_version()} | found
 
 
 def _checked(value: Any, kind: type, name: str) -> Any:
@@ -202,7 +232,7 @@ def unpacked(packed: Any, name: str, n_rows: int, n_bits: int) -> Any:
 
 
 def _declared(model: Any, kind: str) -> dict[str, Any]:
-    """What a model's class and those that it extends say a file holds: arrays, numbers or rows."""
+    """What a model's class and those that it extends say a file holds: arrays, values or rows."""
     declared: dict[str, Any] = {}
     for cls in reversed(type(model).__mro__):
         declared |= vars(cls).get(f"saved_{kind}", {})

@@ -39,13 +39,16 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
     """Explains rows by codes times components, plus an intercept."""
 
     # What a model file holds, here and in the classes that extend this one: arrays by type and
-    # axes (K features, D columns), numbers, and arrays with a row (N) per training row, which may
-    # be left out.
+    # axes (K features, D columns, R restarts), plain values, and arrays with a row (N) per training
+    # row, which may be left out.
     saved_arrays: ClassVar[dict[str, tuple[Any, str]]] = {
         "components_": (np.float64, "KD"),
         "intercept_": (np.float64, "D"),
+        "restart_evidence_": (np.float64, "R"),
+        "restart_n_components_": (np.int64, "R"),
+        "restart_similarity_": (np.float64, "RK"),
     }
-    saved_numbers: ClassVar[dict[str, type]] = {
+    saved_values: ClassVar[dict[str, type]] = {
         "n_components_": int,
         "n_features_in_": int,
         "n_samples_fit_": int,
@@ -53,6 +56,8 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
         "evidence_": float,
         "n_iter_": int,
         "converged_": bool,
+        "ending_": str,
+        "restart_kept_": int,
     }
     saved_rows: ClassVar[dict[str, tuple[Any, str]]] = {}
 

@@ -62,7 +62,8 @@ class BeamSearchIBP(HardAssignmentModel):
         ln P(Z) + ln p(X | Z), with the log-density of learned hyperparameters, which are posterior
         means given Z.
     intercept_, n_components_, feature_counts_, alpha_, noise_std_, factor_std_, history_, \
-n_iter_, converged_, n_samples_fit_
+n_iter_, converged_, ending_, n_samples_fit_, restart_evidence_, restart_n_components_, \
+restart_kept_, restart_similarity_, notes_
         As in `ibp.MEIBP`.
 
     References

@@ -34,7 +34,7 @@ class BinaryFeatureModel(LatentFeatureModel):
         "components_std_": (np.float64, "KD"),
         "feature_counts_": (np.int64, "K"),
     }
-    saved_numbers: ClassVar[dict[str, type]] = {"alpha_": float, "factor_std_": float}
+    saved_values: ClassVar[dict[str, type]] = {"alpha_": float, "factor_std_": float}
 
     alpha: float
     factor_std: float | None

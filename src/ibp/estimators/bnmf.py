@@ -66,7 +66,8 @@ class BNMF(LatentFeatureModel):
     history_ : dict of ndarrays
         As in `ibp.MEIBP`; n_changed counts codes that moved by more than a thousandth of the
         largest of their feature.
-    n_iter_, converged_, n_samples_fit_
+    n_iter_, converged_, ending_, n_samples_fit_, restart_evidence_, restart_n_components_, \
+restart_kept_, restart_similarity_, notes_
         As in `ibp.MEIBP`.
 
     References
@@ -77,7 +78,7 @@ class BNMF(LatentFeatureModel):
 
     real_codes: ClassVar[bool] = True
     saved_rows: ClassVar[dict[str, tuple[Any, str]]] = {"codes_": (np.float64, "NK")}
-    saved_numbers: ClassVar[dict[str, type]] = {"code_rate_": float, "factor_rate_": float}
+    saved_values: ClassVar[dict[str, type]] = {"code_rate_": float, "factor_rate_": float}
 
     code_rate: float
     factor_rate: float | None

@@ -11,6 +11,7 @@ import warnings
 from abc import abstractmethod
 from contextlib import nullcontext
 from copy import copy
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -21,6 +22,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from ibp.blas import single_threaded_blas
+from ibp.estimators.observing import CallbackSupportMixin, Restarts, TaskTree
+from ibp.loop import Observer, Run, run
 from ibp.model.observations import Observations
 from ibp.model.summary import summarize
 from ibp.parallel import Workers
@@ -34,7 +37,7 @@ from ibp.validation import (
 )
 
 
-class IterativeEstimator(TransformerMixin, BaseEstimator):
+class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     """An estimator that the one loop fits."""
 
     # What a method can do, for the error messages and warnings.
@@ -161,7 +164,7 @@ class IterativeEstimator(TransformerMixin, BaseEstimator):
                 f"{type(self).__name__}.fit does not support {', '.join(sorted(unsupported))}. "
                 "For integer sample weights repeat the rows."
             )
-        return self._run(self._observe_training_data(X))
+        return self._run(X, self._observe_training_data(X))
 
     def _observe_training_data(self, X: Any) -> Observations:
         matrix = check_matrix(self, X, reset=True, accept_sparse=self.accepts_sparse)
@@ -177,10 +180,9 @@ class IterativeEstimator(TransformerMixin, BaseEstimator):
         centre = summary.means if self.fit_intercept else None
         return Observations.from_summary(matrix, summary, centre=centre)
 
-    def _run(self, observations: Observations) -> bool:
+    def _run(self, X: Any, observations: Observations) -> bool:
         """Put method and loop together, and keep what they found; whether the user broke it off."""
         from ibp.compiled import compilation_reported  # compiled code: loaded when it is needed
-        from ibp.loop import run
 
         started = time.perf_counter()
         method = self._method(observations)
@@ -189,6 +191,10 @@ class IterativeEstimator(TransformerMixin, BaseEstimator):
             time_limit = max(0.0, time_limit - (time.perf_counter() - started))
         if getattr(method.start, "interrupted", False):
             time_limit = 0.0
+        self.n_samples_fit_ = observations.n_samples
+        restarts = Restarts(partial(self._fitted_from, method))
+        tasks = TaskTree(self, X) if hasattr(self, "_skl_callbacks") else None
+        observers: list[Observer] = [restarts] if self.n_init > 1 else []
         with compilation_reported(_print_compilation) if self.verbose else nullcontext():
             result = run(
                 method,
@@ -198,15 +204,47 @@ class IterativeEstimator(TransformerMixin, BaseEstimator):
                 tol=self._loop_tol,
                 time_limit=time_limit,
                 callbacks=self._callbacks(),
+                observers=[*observers, tasks] if tasks else observers,
+                fitted_from=partial(self._fitted_from, method),
             )
-        self.n_samples_fit_ = observations.n_samples
+        self._keep_run(method, result)
+        if self.n_init > 1:
+            self._keep_restarts(restarts)
+        if tasks:
+            tasks.fit_ended(self)
+        self._warn_about_fit(result)
+        return bool(result.interrupted)
+
+    def _keep_run(self, method: Any, result: Run[Any]) -> None:
+        """Make attributes of a run, the only one as far as it knows."""
         self.history_ = result.history.as_arrays()
         self.n_iter_ = len(result.history.evidence)
         self.converged_ = result.ending == "converged"
+        self.ending_ = "interrupted" if result.interrupted else result.ending
         with single_threaded_blas():
             self._keep_state(method, result.state)
-        self._warn_about_fit(result)
-        return bool(result.interrupted)
+        self.restart_kept_ = 0
+        self.restart_evidence_ = np.array([result.evidence])
+        self.restart_n_components_ = np.array([self.n_components_])
+        self.restart_similarity_ = np.ones((1, self.n_components_))
+        self.notes_: dict[str, Any] = {}
+
+    def _keep_restarts(self, restarts: Restarts) -> None:
+        """Make attributes of what is known of the restarts."""
+        self.restart_kept_ = restarts.kept
+        self.restart_evidence_ = np.array(restarts.evidence)
+        self.restart_n_components_ = np.array([len(found) for found in restarts.components])
+        flips = self.fit_intercept and not self.nonnegative
+        self.restart_similarity_ = restarts.similarity(self.components_, flips)
+
+    def _fitted_from(self, method: Any, result: Run[Any]) -> Self:
+        """A fitted estimator of its own, whatever happens to the state later."""
+        fitted = copy(self)
+        fitted._keep_run(method, result)
+        for name, value in vars(fitted).items():
+            if name.endswith("_") and isinstance(value, np.ndarray):
+                setattr(fitted, name, value.copy())
+        return fitted
 
     @property
     def _loop_tol(self) -> float:
@@ -218,7 +256,10 @@ class IterativeEstimator(TransformerMixin, BaseEstimator):
         callbacks = [] if given is None else [given] if callable(given) else list(given)
         for callback in callbacks:
             if not callable(callback):
-                raise ValueError(f"callbacks holds {callback!r}, which cannot be called.")
+                raise ValueError(
+                    f"callbacks holds {callback!r}, which cannot be called. Callbacks that follow "
+                    "scikit-learn's protocol are given to set_callbacks instead."
+                )
         return [_print_progress, *callbacks] if self.verbose else callbacks
 
     def _warn_about_fit(self, result: Any) -> None:

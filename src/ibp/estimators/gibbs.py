@@ -204,7 +204,8 @@ class AcceleratedGibbs(GibbsSampler):
     evidence_ : float
         Log of its joint probability with X.
     intercept_, n_components_, feature_counts_, alpha_, noise_std_, factor_std_, n_iter_, \
-converged_, n_samples_fit_
+converged_, ending_, n_samples_fit_, restart_evidence_, restart_n_components_, \
+restart_kept_, restart_similarity_, notes_
         As in `ibp.MEIBP`.
     history_ : dict of ndarrays
         As in `ibp.MEIBP`, ``evidence`` being the log of the joint probability; further alpha,

@@ -61,7 +61,8 @@ class INMF(SoftAssignmentModel):
     intercept_ : ndarray of shape (n_features,)
         Zeros: there is none.
     n_components_, feature_counts_, alpha_, noise_std_, factor_std_, history_, n_iter_, \
-converged_, n_samples_fit_
+converged_, ending_, n_samples_fit_, restart_evidence_, restart_n_components_, \
+restart_kept_, restart_similarity_, notes_
         As in `ibp.MEIBP`.
 
     References

@@ -129,6 +129,18 @@ default="exact"
         Number of sweeps.
     converged_ : bool
         Whether a stopping rule ended the fit.
+    ending_ : str
+        What ended it: ``"converged"``, ``"max_iter"``, ``"time_limit"``, ``"callback"`` or
+        ``"interrupted"``.
+    restart_evidence_, restart_n_components_ : ndarray of shape (n_restarts,)
+        What each of the starts that ran (see `n_init`) ended with.
+    restart_kept_ : int
+        Which of them this model is.
+    restart_similarity_ : ndarray of shape (n_restarts, n_components_)
+        How like each feature is to its match in each restart: the cosine of the angle between them,
+        1 if the same feature came back; see `ibp.agreement.match_features`.
+    notes_ : dict
+        Anything worth keeping with the model, in plain values that JSON can hold; saved with it.
     n_samples_fit_ : int
         Number of training rows.
     n_features_in_, feature_names_in_

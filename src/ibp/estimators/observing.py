@@ -1,0 +1,102 @@
+"""What watches a fit: the record of its restarts, and scikit-learn's callbacks if it has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ibp.agreement import match_features
+from ibp.loop import Observer, Progress, Run
+
+try:  # scikit-learn 1.9 and later; experimental there
+    from sklearn.callback import CallbackSupportMixin
+except ImportError:
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Nothing to support."""
+
+
+class Restarts(Observer):
+    """Keeps of each restart what tells whether its features are those of another.
+
+    Attributes
+    ----------
+    evidence : list of float
+        Of each restart.
+    components : list of ndarray of shape (n_components, n_features)
+        Of each restart.
+    """
+
+    def __init__(self, fitted_from: Any) -> None:
+        self.fitted_from = fitted_from
+        self.evidence: list[float] = []
+        self.components: list[npt.NDArray[np.floating]] = []
+
+    def restart_ended(self, run: Run[Any]) -> None:
+        """Keep what is needed of it."""
+        self.evidence.append(float(run.evidence))
+        self.components.append(self.fitted_from(run).components_.astype(np.float32))
+
+    @property
+    def kept(self) -> int:
+        """The restart of highest evidence, the first of equals, as in the loop."""
+        return int(np.argmax(self.evidence))
+
+    def similarity(self, components: npt.NDArray[np.float64], flips: bool) -> Any:
+        """Of each feature to its match in each restart; ones for the restart kept."""
+        rows = np.ones((len(self.evidence), components.shape[0]))
+        for restart, others in enumerate(self.components):
+            if restart != self.kept:
+                rows[restart] = match_features(components, others, flips=flips)[1]
+        return rows
+
+
+class TaskTree(Observer):
+    """Tells scikit-learn's callbacks of a fit as a tree of tasks: fit, restarts, sweeps."""
+
+    def __init__(self, estimator: Any, X: Any) -> None:
+        self.told = {"estimator": estimator, "X": X}
+        self.max_iter = estimator.max_iter
+        self.root = estimator._init_callback_context(max_subtasks=estimator.n_init)
+        self.root.call_on_fit_task_begin(**self.told)
+        self.restart: Any = None
+        self.sweep: Any = None
+
+    def restart_begins(self) -> None:
+        """A task of at most so many sweeps."""
+        self.restart = self.root.subcontext("restart", max_subtasks=self.max_iter)
+        self.restart.call_on_fit_task_begin(**self.told)
+
+    def sweep_begins(self) -> None:
+        """A task with no further parts."""
+        self.sweep = self.restart.subcontext("sweep")
+        self.sweep.call_on_fit_task_begin(**self.told)
+
+    def sweep_ended(self, progress: Progress) -> bool:
+        """Whether a callback wants the fit to end."""
+        return bool(
+            self.sweep.call_on_fit_task_end(
+                **self.told, reconstruction_attributes=lambda: _attributes(progress.fitted_model())
+            )
+        )
+
+    def restart_ended(self, run: Run[Any]) -> None:
+        """All sweeps of a restart are done."""
+        self.restart.call_on_fit_task_end(**self.told)
+
+    def fit_ended(self, estimator: Any) -> None:
+        """The estimator has its attributes."""
+        self.root.call_on_fit_task_end(
+            **self.told, reconstruction_attributes=lambda: _attributes(estimator)
+        )
+
+
+def _attributes(fitted: Any) -> dict[str, Any]:
+    """What fitting has added to an estimator."""
+    return {
+        name: value
+        for name, value in vars(fitted).items()
+        if name.endswith("_") and not name.startswith("_")
+    }
