@@ -6,7 +6,7 @@ use these functions, so that their numbers can be compared.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -119,16 +119,43 @@ def held_out_block(
     random_state: np.random.Generator | int | None = None,
     *,
     fraction: float = 0.2,
+    rows: Literal["last", "random"] = "last",
 ) -> npt.NDArray[np.bool_]:
-    """The paper's held-out entries: a fraction of the dimensions in the last half of the rows.
+    """The paper's held-out entries: a fraction of the dimensions in half of the rows.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        The size of the data.
+    random_state : int, Generator or None, default=None
+        Chooses the columns, and the rows.
+    fraction : float, default=0.2
+        Of the columns; at least one, and not all of them unless there is only one.
+    rows : {"last", "random"}, default="last"
+        The last half of the rows, as in the paper, or a random half.
 
     Returns
     -------
     ndarray of shape (n_samples, n_features), bool
         True where an entry is to be hidden from the fit.
+
+    Examples
+    --------
+    >>> from ibp.evaluate import held_out_block
+    >>> held_out_block(4, 5, random_state=0).astype(int)
+    array([[0, 0, 0, 0, 0],
+           [0, 0, 0, 0, 0],
+           [0, 0, 1, 0, 0],
+           [0, 0, 1, 0, 0]])
     """
+    if not 0 < fraction < 1:
+        raise ValueError(f"fraction must lie between 0 and 1; it is {fraction}.")
     rng = np.random.default_rng(random_state)
     hidden = np.zeros((n_samples, n_features), dtype=bool)
-    columns = rng.permutation(n_features)[: round(fraction * n_features)]
-    hidden[n_samples // 2 :, columns] = True
+    n_columns = min(max(round(fraction * n_features), 1), max(n_features - 1, 1))
+    columns = rng.permutation(n_features)[:n_columns]
+    half = np.arange(n_samples // 2, n_samples)
+    if rows == "random":
+        half = rng.permutation(n_samples)[n_samples // 2 :]
+    hidden[np.ix_(half, columns)] = True
     return hidden

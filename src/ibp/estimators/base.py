@@ -89,6 +89,12 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
             self._codes(observations), self.components_, self.intercept_, self.noise_std_
         )
 
+    def _explain_training(self) -> Explanation:
+        """The same of the training rows, by the codes that the fit found for them."""
+        return Explanation(
+            self._training_codes(), self.components_, self.intercept_, self.noise_std_
+        )
+
     def transform(self, X: Any) -> npt.NDArray[Any]:
         """Find the features of new observations.
 

@@ -103,8 +103,16 @@ class GibbsSampler(HardAssignmentModel):
             )[0]
             for sample, end in zip(samples, ends, strict=True)
         ]
+        return self._averaged(np.concatenate(codes, axis=1))
+
+    def _explain_training(self) -> Explanation:
+        return self._averaged(self.samples_.assignments)
+
+    def _averaged(self, codes: npt.NDArray[np.uint8]) -> Explanation:
+        """Codes of all samples side by side, and the average of what they predict."""
+        samples = self.samples_
         return Explanation(
-            np.concatenate(codes, axis=1),
+            codes,
             samples.components / len(samples),
             samples.intercept.mean(axis=0),
             float(np.sqrt((samples.noise_std**2).mean())),

@@ -94,8 +94,8 @@ class FiniteVIBP(MeanFieldVIBP):
     stick_parameters_ : ndarray of shape (n_components_, 2)
         Parameters of the Beta distributions of pi (here) or of the sticks (`InfiniteVIBP`).
     intercept_, n_components_, feature_counts_, alpha_, noise_std_, factor_std_, evidence_, \
-evidence_parts_, history_, n_iter_, converged_, ending_, n_samples_fit_, restart_evidence_, restart_n_components_, \
-restart_kept_, restart_similarity_, notes_
+evidence_parts_, history_, n_iter_, converged_, ending_, n_samples_fit_, restart_evidence_, \
+restart_n_components_, restart_kept_, restart_similarity_, notes_
         As in `ibp.MEIBP`.
 
     References

@@ -1,0 +1,501 @@
+"""Methods side by side on one data set: the held-out score against time, the paper's protocol.
+
+A block of entries, a fraction of the columns in half of the rows, is hidden from every fit. On the
+way, with the clock stopped, each fit predicts them from its own codes of these rows (a sampler from
+all samples that it has kept so far), and is scored by the mean of ln N(x; prediction, noise_std^2)
+at one noise level for all, the paper's 0.75 standard deviations of the data, and at its own.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.utils.validation import check_array
+
+from ibp.estimators.base import Explanation
+from ibp.evaluate import held_out_block, row_log_likelihood
+from ibp.loop import Progress
+from ibp.registry import METHODS
+
+FloatArray = npt.NDArray[np.float64]
+
+# The paper's noise level, in standard deviations of the data.
+STD_FRACTION = 0.75
+# Every sweep is scored at first, later those that lie this factor apart.
+SWEEPS_SCORED, SWEEP_RATIO = 10, 1.15
+# So much of the data, for so many sweeps, sees to it that a method's kernels are compiled.
+WARM_UP_ROWS, WARM_UP_SWEEPS = 64, 2
+# A sparse matrix with more entries than this is not made dense.
+MOST_ENTRIES = 1 << 27
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Data with a block of entries that fits do not see.
+
+    Attributes
+    ----------
+    data : ndarray of shape (n_samples, n_features)
+        All of it; NaN where missing.
+    hidden : ndarray of shape (n_samples, n_features), bool
+        Rows times columns that are hidden.
+    """
+
+    data: npt.NDArray[np.floating]
+    hidden: npt.NDArray[np.bool_]
+
+    @property
+    def training(self) -> npt.NDArray[np.floating]:
+        """What fits see: NaN where it is hidden."""
+        return np.where(self.hidden, self.data.dtype.type(np.nan), self.data)
+
+    @property
+    def n_hidden(self) -> int:
+        """How many observed entries are hidden."""
+        return int(np.count_nonzero(self.hidden & ~np.isnan(self.data)))
+
+    def score(self, how: Explanation, shift: float, noise_std: float) -> float:
+        """Mean log-likelihood of the hidden entries, by a model of the data plus a shift."""
+        rows, columns = self.hidden.any(axis=1), self.hidden.any(axis=0)
+        sums, counts = row_log_likelihood(
+            self.data[np.ix_(rows, columns)] + shift,
+            how.codes[rows],
+            how.components[:, columns],
+            how.intercept[columns],
+            noise_std,
+        )
+        return float(sums.sum() / counts.sum())
+
+
+@dataclass
+class ComparedFit:
+    """One fit, and how well it predicted on its way.
+
+    Attributes
+    ----------
+    label : str
+        The method.
+    seed : int
+        Of its random numbers.
+    ending : str
+        What ended it: ``"converged"``, ``"max_iter"``, ``"time_limit"`` or ``"interrupted"``.
+    n_iter, n_components : int
+        Sweeps, and features at the end.
+    sweeps, seconds : list
+        When it was scored; seconds since it began, those of scoring not counted.
+    log_likelihood, own_log_likelihood : list of float
+        Mean per held-out entry, at the common noise level and at that of the fit.
+    notes : list of str
+        What it warned of.
+    """
+
+    label: str
+    seed: int
+    ending: str = ""
+    n_iter: int = 0
+    n_components: int = 0
+    sweeps: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    log_likelihood: list[float] = field(default_factory=list)
+    own_log_likelihood: list[float] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class MethodScore:
+    """All fits of a method in a line: means over the restarts, of what each ended with.
+
+    Attributes
+    ----------
+    label : str
+        The method.
+    log_likelihood, spread : float
+        Mean per held-out entry at the common noise level, and its standard deviation.
+    own_log_likelihood : float
+        The same at the noise level of the fits.
+    seconds : float
+        Until the end.
+    n_components : list of int
+        Features, of each fit.
+    endings : list of str
+        How each fit ended.
+    """
+
+    label: str
+    log_likelihood: float
+    spread: float
+    own_log_likelihood: float
+    seconds: float
+    n_components: list[int]
+    endings: list[str]
+
+
+@dataclass
+class Comparison:
+    """What became of all fits.
+
+    Attributes
+    ----------
+    n_samples, n_features, n_hidden : int
+        The size of the data, and how many observed entries were held out.
+    n_components : int or None
+        The number of features that methods were given which cannot find it.
+    fraction : float
+        Of the columns, held out in half of the rows.
+    data_std, noise_std : float
+        Standard deviation of what fits saw, and the noise level at which all are scored.
+    fits : list of ComparedFit
+        In the order in which they were made.
+    skipped : dict of str
+        Why a method could not be fitted.
+    interrupted : bool
+        Whether the user broke it off.
+    """
+
+    n_samples: int
+    n_features: int
+    n_hidden: int
+    n_components: int | None
+    fraction: float
+    data_std: float
+    noise_std: float
+    fits: list[ComparedFit] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    interrupted: bool = False
+
+    def ranking(self) -> list[MethodScore]:
+        """The methods, best first, by the mean of their final scores."""
+        rows = []
+        for label in dict.fromkeys(fit.label for fit in self.fits):
+            fits = [fit for fit in self.fits if fit.label == label]
+            final = [fit.log_likelihood[-1] for fit in fits]
+            rows.append(
+                MethodScore(
+                    label=label,
+                    log_likelihood=float(np.mean(final)),
+                    spread=float(np.std(final)),
+                    own_log_likelihood=float(np.mean([fit.own_log_likelihood[-1] for fit in fits])),
+                    seconds=float(np.mean([fit.seconds[-1] for fit in fits])),
+                    n_components=[fit.n_components for fit in fits],
+                    endings=[fit.ending for fit in fits],
+                )
+            )
+        return sorted(rows, key=lambda row: -row.log_likelihood)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as JSON holds them."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Comparison:
+        """The comparison that `to_dict` was made of."""
+        fits = [ComparedFit(**fit) for fit in values["fits"]]
+        return cls(**(values | {"fits": fits}))
+
+
+@dataclass(frozen=True)
+class ComparisonProgress:
+    """What is told after each sweep of each fit.
+
+    Attributes
+    ----------
+    label, seed
+        Which fit.
+    done, total : int
+        Fits that are done, and all that are planned.
+    sweep, n_components : int
+        Of this fit.
+    seconds, time_limit : float
+        Of this fit, scoring not counted.
+    log_likelihood : float or None
+        Mean per held-out entry; None if this sweep was not scored.
+    """
+
+    label: str
+    seed: int
+    done: int
+    total: int
+    sweep: int
+    n_components: int
+    seconds: float
+    time_limit: float
+    log_likelihood: float | None
+
+
+class Recorder:
+    """Scores a fit on its way, and knows how long that took: a callback of estimators."""
+
+    def __init__(
+        self,
+        record: ComparedFit,
+        score: Callable[[Any], tuple[float, float]],
+        told: Callable[[Progress, float, float | None], object] | None = None,
+    ) -> None:
+        self.record = record
+        self.score = score
+        self.told = told
+        self.started = time.perf_counter()
+        self.own_seconds = 0.0
+        self.next_sweep = 1
+
+    def __call__(self, progress: Progress) -> None:
+        """Score a sweep if it is due."""
+        due = progress.iteration >= self.next_sweep
+        if due:
+            self.enter(progress.iteration, progress.fitted_model)
+        if self.told is not None:
+            score = self.record.log_likelihood[-1] if due else None
+            self.told(progress, time.perf_counter() - self.started - self.own_seconds, score)
+
+    def enter(self, sweep: int, fitted_model: Callable[[], Any]) -> None:
+        """Score what a fit that ended now would know."""
+        now = time.perf_counter()
+        common, own = self.score(fitted_model())
+        self.record.sweeps.append(sweep)
+        self.record.seconds.append(now - self.started - self.own_seconds)
+        self.record.log_likelihood.append(common)
+        self.record.own_log_likelihood.append(own)
+        self.next_sweep = sweep + 1
+        if sweep >= SWEEPS_SCORED:
+            self.next_sweep = int(np.ceil(SWEEP_RATIO * sweep))
+        self.own_seconds += time.perf_counter() - now
+
+
+def zero_minimum_shift(model: Any, X: npt.NDArray[np.floating]) -> float:
+    """What is added to the data for a method with nonnegative factors and no offset; else 0."""
+    return -float(np.nanmin(X)) if model.nonnegative and not model.fit_intercept else 0.0
+
+
+def fit_scored(
+    model: Any,
+    held_out: HeldOut,
+    noise_std: float,
+    record: ComparedFit,
+    *,
+    shift: float = 0.0,
+    told: Callable[[Progress, float, float | None], object] | None = None,
+) -> ComparedFit:
+    """Fit an estimator to what is not hidden plus a shift, and score it on its way.
+
+    Parameters
+    ----------
+    model : estimator
+        Not fitted yet; its callbacks are replaced.
+    held_out : HeldOut
+        The data.
+    noise_std : float
+        The common noise level of the scores.
+    record : ComparedFit
+        What is filled in, with label and seed.
+    shift : float, default=0.0
+        Added to the data.
+    told : callable, default=None
+        Called after each sweep with its `Progress`, the seconds without scoring, and its score or
+        None.
+
+    Returns
+    -------
+    ComparedFit
+        The record.
+    """
+
+    def score(fitted: Any) -> tuple[float, float]:
+        how = fitted._explain_training()
+        common, own = (held_out.score(how, shift, std) for std in (noise_std, how.noise_std))
+        return common, own
+
+    X = held_out.training
+    if shift:
+        X += X.dtype.type(shift)
+    recorder = Recorder(record, score, told)
+    model.set_params(callbacks=recorder)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X)
+    if not record.sweeps or record.sweeps[-1] < model.n_iter_:
+        recorder.enter(model.n_iter_, lambda: model)
+    record.ending, record.n_iter = model.ending_, model.n_iter_
+    record.n_components = int(model.n_components_)
+    record.notes = list(dict.fromkeys(str(warning.message) for warning in caught))
+    return record
+
+
+def compare(
+    X: Any,
+    methods: Sequence[str] = ("meibp-default", "i-vibp", "aibp", "bnmf"),
+    *,
+    n_components: int | None = None,
+    n_restarts: int = 1,
+    time_limit: float = 60.0,
+    fraction: float = 0.2,
+    random_state: int = 0,
+    n_jobs: int | None = -1,
+    on_progress: Callable[[ComparisonProgress], object] | None = None,
+) -> Comparison:
+    """Fit several methods to one data set and score their predictions of held-out entries.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_samples, n_features)
+        Data; NaN where missing. A sparse matrix is made dense, as hidden entries are not zeros.
+    methods : sequence of str
+        Labels of `ibp.METHODS`.
+    n_components : int, default=None
+        The number of features, or its limit, for every method. None: those that cannot do without
+        are given what ``"meibp-default"`` finds in what is not hidden.
+    n_restarts : int, default=1
+        Fits of each method, with different seeds.
+    time_limit : float, default=60.0
+        Seconds for all together. What is left is shared equally among the fits that are left;
+        compilation on a first run counts, but not in the seconds of a fit.
+    fraction : float, default=0.2
+        Of the columns, hidden in a random half of the rows.
+    random_state : int, default=0
+        Chooses what is hidden; the fits have this and the following seeds.
+    n_jobs : int, default=-1
+        Threads of each fit.
+    on_progress : callable, default=None
+        Called with a `ComparisonProgress` after each sweep.
+
+    Returns
+    -------
+    Comparison
+        All fits; if Ctrl-C ended it, those that there are.
+
+    Examples
+    --------
+    >>> import ibp
+    >>> X = ibp.datasets.make_block_images(100, noise_std=0.3, random_state=0).data
+    >>> result = ibp.comparison.compare(X, ["meibp-default", "bnmf"], n_components=4)
+    >>> [row.label for row in result.ranking()]
+    ['meibp-default', 'bnmf']
+    """
+    for label in methods:
+        if label not in METHODS:
+            raise ValueError(f"There is no method {label!r}; choose among {', '.join(METHODS)}.")
+    if len(methods) == 0:
+        raise ValueError(f"There is nothing to compare: choose among {', '.join(METHODS)}.")
+    started = time.perf_counter()
+    data = _dense(X)
+    n_samples, n_features = data.shape
+    held_out = HeldOut(
+        data, held_out_block(n_samples, n_features, random_state, fraction=fraction, rows="random")
+    )
+    if held_out.n_hidden == 0:
+        raise ValueError("No observed entry is left to hold out: X is missing too much.")
+    data_std = float(np.nanstd(held_out.training, dtype=np.float64))
+    if not data_std > 0:
+        raise ValueError("X is constant, so there is nothing to find.")
+    result = Comparison(
+        n_samples,
+        n_features,
+        held_out.n_hidden,
+        n_components,
+        fraction,
+        data_std,
+        STD_FRACTION * data_std,
+    )
+    planned = [(label, random_state + i) for label in methods for i in range(n_restarts)]
+
+    def share(n_fits: int) -> float:
+        """Seconds for the next of so many fits."""
+        return max(0.0, time_limit - (time.perf_counter() - started)) / n_fits
+
+    def fit_one(label: str, seed: int, done: int) -> ComparedFit:
+        known = n_components if label == "meibp-default" else result.n_components
+        model = METHODS[label](known, random_state=seed, n_jobs=n_jobs)
+        if seed == random_state:
+            _warm_up(clone(model), held_out)
+        limit = share(len(planned) - done)
+
+        def told(progress: Progress, seconds: float, score: float | None) -> None:
+            if on_progress is not None:
+                on_progress(
+                    ComparisonProgress(
+                        label=label,
+                        seed=seed,
+                        done=done,
+                        total=len(planned),
+                        sweep=progress.iteration,
+                        n_components=progress.n_components,
+                        seconds=seconds,
+                        time_limit=limit,
+                        log_likelihood=score,
+                    )
+                )
+
+        return fit_scored(
+            model.set_params(time_limit=limit),
+            held_out,
+            result.noise_std,
+            ComparedFit(label, seed),
+            shift=zero_minimum_shift(model, held_out.training),
+            told=told,
+        )
+
+    if n_components is None and set(methods) != {"meibp-default"}:
+        limit = share(len(planned) + 1)
+        result.n_components = _find_n_components(held_out, limit, random_state, n_jobs)
+    for done, (label, seed) in enumerate(planned):
+        if label in result.skipped:
+            continue
+        try:
+            result.fits.append(fit_one(label, seed, done))
+        except ValueError as error:
+            result.skipped[label] = str(error)
+            continue
+        if result.fits[-1].ending == "interrupted":
+            result.interrupted = True
+            break
+    return result
+
+
+def _dense(X: Any) -> npt.NDArray[np.floating]:
+    """Validated, and dense."""
+    is_sparse = sparse.issparse(X)
+    if is_sparse:
+        n_samples, n_features = X.shape
+        if n_samples * n_features > MOST_ENTRIES:
+            raise ValueError(
+                f"X has {n_samples} x {n_features} entries, too many to compare methods on, as "
+                "that takes a dense matrix. Compare them on some of the rows."
+            )
+        X = X.toarray()
+    X = check_array(
+        X,
+        dtype=[np.float64, np.float32],
+        ensure_all_finite="allow-nan",
+        ensure_min_samples=2,
+        ensure_min_features=2,
+        input_name="X",
+    )
+    return np.asarray(X)
+
+
+def _find_n_components(held_out: HeldOut, limit: float, seed: int, n_jobs: int | None) -> int:
+    """How many features the default finds in what is not hidden; at least one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = METHODS["meibp-default"](random_state=seed, n_jobs=n_jobs, time_limit=limit)
+        return max(1, int(model.fit(held_out.training).n_components_))
+
+
+def _warm_up(model: Any, held_out: HeldOut) -> None:
+    """Fit a few rows, so that what is timed later has been compiled."""
+    hidden_rows = held_out.hidden.any(axis=1)
+    rows = np.concatenate(
+        [np.flatnonzero(hidden_rows == side)[: WARM_UP_ROWS // 2] for side in (False, True)]
+    )
+    X = held_out.training[rows]
+    X = X[:, ~np.isnan(X).all(axis=0)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.set_params(max_iter=WARM_UP_SWEEPS).fit(X + zero_minimum_shift(model, X))
