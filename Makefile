@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 # Two workers suit the smallest machine we care for; `make test WORKERS=8` uses more.
 WORKERS ?= 2
 
-.PHONY: demo test test-long lint format clean
+.PHONY: demo test test-long lint docs format clean
 
 demo: $(VENV)/.demo
-	$(BIN)/python examples/digits_demo.py
+	$(BIN)/ibp demo --output output/demo --force
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not long"
@@ -20,6 +20,10 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going --quiet -b html docs output/docs
+	@echo "Documentation: output/docs/index.html"
 
 format: $(VENV)/.lint
 	$(BIN)/ruff format .
@@ -36,10 +40,11 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
 # One stamp per set of extras: a target installs no more than it needs.
-$(VENV)/.demo: EXTRAS := plot
+$(VENV)/.demo: EXTRAS := cli
 $(VENV)/.test: EXTRAS := test
 $(VENV)/.lint: EXTRAS := test,lint
-$(VENV)/.demo $(VENV)/.test $(VENV)/.lint: pyproject.toml | $(BIN)/python
+$(VENV)/.docs: EXTRAS := docs
+$(VENV)/.demo $(VENV)/.test $(VENV)/.lint $(VENV)/.docs: pyproject.toml | $(BIN)/python
 	@echo "Installing ibp with [$(EXTRAS)]; the first time takes a minute ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
 	@touch $@

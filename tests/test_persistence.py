@@ -557,6 +557,19 @@ def test_overwritten_stretches(model, saved, tmp_path):
     assert harm - {None} == set()
 
 
+def test_a_file_is_left_alone_if_asked_to(model, tmp_path):
+    path = tmp_path / "model.ibp"
+    path.write_text("something of the user's")
+    with pytest.raises(FileExistsError, match=r"model\.ibp"):
+        model.save(path, overwrite=False)
+    assert path.read_text() == "something of the user's"
+    assert list(tmp_path.iterdir()) == [path]
+    model.save(path)
+    assert difference(model, ibp.load(path)) is None
+    model.save(tmp_path / "another.ibp", overwrite=False)
+    assert difference(model, ibp.load(tmp_path / "another.ibp")) is None
+
+
 # Files of other versions, and tampered ones
 
 

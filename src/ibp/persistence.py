@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import platform
-import secrets
 import zipfile
 from importlib import metadata
 from os import PathLike
@@ -18,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from ibp.files.atomic import atomic
 
 FORMAT = "ibp-model"
 VERSION = 3
@@ -42,7 +42,9 @@ class ModelFileError(ValueError):
     """A model file that cannot be read."""
 
 
-def save_model(model: Any, path: str | PathLike[str], *, assignments: bool) -> None:
+def save_model(
+    model: Any, path: str | PathLike[str], *, assignments: bool, overwrite: bool
+) -> None:
     """Write a fitted model, all or nothing."""
     header: dict[str, Any] = {
         "format": FORMAT,
@@ -71,7 +73,8 @@ def save_model(model: Any, path: str | PathLike[str], *, assignments: bool) -> N
         json.dumps(header, allow_nan=False).encode("utf-8"), dtype=np.uint8
     )
     assert not any(array.dtype.hasobject for array in arrays.values())  # nothing to pickle
-    _write_atomically(Path(os.path.realpath(path)), arrays)  # a link stays a link
+    with atomic(path, force=overwrite) as file:
+        np.savez(file, **arrays)
 
 
 def load(path: str | PathLike[str]) -> Any:
@@ -260,17 +263,3 @@ def _plain_parameters(model: Any) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """A NumPy scalar as Python's own."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _write_atomically(path: Path, arrays: dict[str, Any]) -> None:
-    """Write beside the target, then replace it in one step; leave nothing behind on failure."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            np.savez(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

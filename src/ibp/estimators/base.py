@@ -236,18 +236,22 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
             raise ValueError("No entry is missing in X_seen and present in X_true.")
         return float(sums.sum() / counts.sum())
 
-    def save(self, path: str | PathLike[str], *, assignments: bool = True) -> None:
+    def save(
+        self, path: str | PathLike[str], *, assignments: bool = True, overwrite: bool = True
+    ) -> None:
         """Write the fitted model to one file; `ibp.load` reads it back.
 
         Parameters
         ----------
         path : path-like
-            Where to. An existing file is replaced, at once and only when all is written.
+            Where to.
         assignments : bool, default=True
             Whether what was found of each training row, its assignments or codes, goes along.
+        overwrite : bool, default=True
+            Whether a file that is there may be replaced, at once and only when all is written.
         """
         check_is_fitted(self)
-        save_model(self, path, assignments=assignments)
+        save_model(self, path, assignments=assignments, overwrite=overwrite)
 
     def _more_arrays(self, *, with_rows: bool) -> dict[str, Any]:
         """Further arrays for a model file."""
