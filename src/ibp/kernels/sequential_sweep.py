@@ -106,7 +106,7 @@ def sweep_rows(
     order = np.empty((n_prepared, n_components), dtype=np.int64)
     ordered = np.empty((n_prepared, n_components, n_components))
     factor = np.empty((n_prepared, n_components, n_components))
-    later = np.empty((n_prepared, n_components))
+    later = np.empty((n_prepared, 2, n_components))
 
     total_changed = 0
     total_proven = 0

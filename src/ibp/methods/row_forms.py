@@ -205,7 +205,7 @@ def space_for_forms(n_forms: int, k: int) -> tuple[npt.NDArray[Any], ...]:
         np.empty((n_forms, k), dtype=np.int64),
         np.empty((n_forms, k, k)),
         np.empty((n_forms, k, k)),
-        np.empty((n_forms, k)),
+        np.empty((n_forms, 2, k)),
     )
 
 

@@ -10,8 +10,9 @@ squared distance into a sum in which every decided element has its own term: a d
 that tries the nearer value first (Schnorr and Euchner) and leaves a branch once its terms exceed
 the best distance known. The local search supplies the first radius. Two more facts cut branches:
 
-- F is submodular, so the marginal of an element lies between its value with everything undecided
-  left out and with everything undecided let in. If both have one sign the element has no choice.
+- The marginal of an element is lowest with everything undecided let in that lowers it, W_kj > 0,
+  and highest with everything that raises it (nothing, if F is submodular: W >= 0 off the diagonal).
+  If both have one sign the element has no choice.
 - A group's term h is concave, so the best it can still become is its value at the reachable count
   nearest to its maximum; that accumulates along the path beside the distance.
 
@@ -47,7 +48,7 @@ def space_for_preparation(n):
         np.zeros(n, dtype=np.int64),
         np.zeros((n, n)),
         np.zeros((n, n)),
-        np.zeros(n),
+        np.zeros((2, n)),
     )
 
 
@@ -56,8 +57,8 @@ def prepare(quadratic, prepared):
     """Order and factor a quadratic form for any number of searches.
 
     Fills the shift of the diagonal; the order of decisions; W in that order; R', of which the rows
-    lie side by side, with R'R = W + shift I; and for each k the sum of W_kj over the elements
-    decided after it.
+    lie side by side, with R'R = W + shift I; and for each k the sums of the positive and of the
+    negative W_kj over the elements decided after it.
 
     Decisions go from the last element to the first, and the earlier ones should be the surer ones:
     those with a large diagonal of R. So the factorisation takes the smallest pivot left, always.
@@ -88,11 +89,13 @@ def prepare(quadratic, prepared):
             factor[j, i] = entry / factor[i, i]
             pivot[j] -= factor[j, i] ** 2
     for i in range(n):
-        later[i] = 0.0
+        later[0, i] = 0.0
+        later[1, i] = 0.0
         for j in range(n):
             ordered[i, j] = quadratic[order[i], order[j]]
             if j < i:
-                later[i] += ordered[i, j]
+                later[0, i] += max(ordered[i, j], 0.0)
+                later[1, i] += min(ordered[i, j], 0.0)
 
 
 @kernel
@@ -201,8 +204,8 @@ def sphere_search(linear, group, group_values, prepared, chosen, value, budget, 
         g = member[k]
         if tried[k] == 0:
             # Entering the level: which values are possible, and which is nearer?
-            above = marginal[row[k], k]
-            below = above - later[k]
+            below = marginal[row[k], k] - later[0, k]
+            above = marginal[row[k], k] - later[1, k]
             if g >= 0:
                 t = taken[g]
                 top = t + undecided[g]

@@ -1,0 +1,60 @@
+"""New rows of a fitted model get the best of all codes, whatever the signs of the factors."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from ibp.methods.assign import FrozenModel
+from ibp.model import Observations
+from ibp.parallel import Workers
+
+
+def objective(model, x, z):
+    """The row objective, term by term (Eq. 17 with frozen factors)."""
+    seen = ~np.isnan(x)
+    residual = (x - model.offset - z @ model.mean)[seen]
+    spread = (z @ model.variance)[seen].sum()
+    log_odds = np.log(model.counts / (model.n_samples + 1.0 - model.counts))
+    return z @ log_odds - 0.5 * ((residual**2).sum() + spread) / model.noise_std**2
+
+
+def random_model(rng, n_components, n_features, signed, noise_std):
+    mean = rng.normal(size=(n_components, n_features))
+    return FrozenModel(
+        mean=mean if signed else np.abs(mean),
+        variance=rng.uniform(0.0, 0.1, size=mean.shape),
+        offset=rng.normal(size=n_features),
+        counts=rng.integers(1, 50, size=n_components),
+        n_samples=50,
+        noise_std=noise_std,
+        optimizer="exact",
+        thorough=True,
+        node_budget=100_000,
+    )
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize("n_features", [3, 8])
+def test_the_exact_search_equals_brute_force(signed, n_features, missing):
+    rng = np.random.default_rng(n_features)
+    for noise_std in (0.3, 1.0, 3.0):
+        model = random_model(rng, 7, n_features, signed, noise_std)
+        X = rng.integers(0, 2, size=(60, 7)) @ model.mean + model.offset
+        X += rng.normal(scale=noise_std, size=X.shape)
+        X[rng.random(X.shape) < missing] = np.nan
+        X[np.isnan(X).all(axis=1), 0] = 0.0
+        observations = Observations.from_array(X)
+        found, losses = model.assign(observations, Workers(), with_losses=True)
+        every = np.array(list(product([0, 1], repeat=7)))
+        for x, z, loss in zip(X, found, losses, strict=True):
+            values = np.array([objective(model, x, other) for other in every])
+            value = objective(model, x, z)
+            assert value == pytest.approx(values.max(), abs=1e-8)
+            for k in range(7):
+                flipped = z.copy()
+                flipped[k] = 1 - z[k]
+                assert value - objective(model, x, flipped) == pytest.approx(loss[k], abs=1e-8)
