@@ -33,14 +33,12 @@ from ibp.comparison import (
     STD_FRACTION,
     ComparedFit,
     Comparison,
-    HeldOut,
     MethodScore,
     fit_scored,
     zero_minimum_shift,
 )
 from ibp.datasets import make_binary_factors
-from ibp.estimators.base import Explanation
-from ibp.evaluate import held_out_block
+from ibp.evaluate import Explanation, HeldOut
 
 # Read off Figure 3, best first: test log-likelihood and seconds, a lower bound for the last four.
 PAPER = {
@@ -71,8 +69,7 @@ class Task:
         """The paper's recipe."""
         drawn = make_binary_factors(n_samples, n_features, n_components, random_state=seed)
         truth = Explanation(drawn.assignments, drawn.factors, np.zeros(n_features), 1.0)
-        hidden = held_out_block(n_samples, n_features, seed, fraction=FRACTION)
-        return cls(HeldOut(drawn.data, hidden), truth)
+        return cls(HeldOut.of(drawn.data, seed, fraction=FRACTION), truth)
 
     @property
     def n_components(self) -> int:
@@ -91,7 +88,7 @@ class Task:
 
     def oracle(self, noise_std: float) -> float:
         """Score of the true codes and factors."""
-        return self.held_out.score(self.truth, 0.0, noise_std)
+        return self.held_out.score(self.truth, noise_std)
 
 
 def without_offset(model: Any, task: Task, seed: int) -> dict[str, Any]:

@@ -13,13 +13,12 @@ from ibp import METHODS
 from ibp.comparison import (
     ComparedFit,
     Comparison,
-    HeldOut,
     compare,
     fit_scored,
     zero_minimum_shift,
 )
 from ibp.datasets import make_binary_factors, make_block_images
-from ibp.evaluate import held_out_block
+from ibp.evaluate import HeldOut, held_out_block
 
 SWEEPS = 15
 
@@ -198,6 +197,17 @@ def test_ctrl_c_keeps_what_there_is(blocks):
     assert len(result.ranking()) == 2
 
 
+def test_ctrl_c_before_the_first_fit_has_nothing_to_keep(blocks, monkeypatch):
+    def interrupt(progress):
+        raise KeyboardInterrupt
+
+    make = METHODS["meibp-default"]
+    quick = lambda k=None, **settings: make(k, **settings, callbacks=interrupt)  # noqa: E731
+    monkeypatch.setitem(METHODS, "meibp-default", quick)
+    with pytest.raises(KeyboardInterrupt):
+        compare(blocks, ["bnmf"])
+
+
 def test_what_cannot_be_compared(blocks, monkeypatch):
     with pytest.raises(ValueError, match="There is no method 'pca'; choose among meibp"):
         compare(blocks, ["pca"])
@@ -210,7 +220,7 @@ def test_what_cannot_be_compared(blocks, monkeypatch):
     with pytest.raises(ValueError, match="minimum of 2 is required"):
         compare(blocks[:, :1], ["bnmf"])
     hidden = held_out_block(100, 36, 1, rows="random")
-    with pytest.raises(ValueError, match="No observed entry is left to hold out"):
+    with pytest.raises(ValueError, match="All entries that would be hidden are missing"):
         compare(np.where(hidden, np.nan, blocks), ["bnmf"], random_state=1)
     monkeypatch.setattr("ibp.comparison.MOST_ENTRIES", 100)
     with pytest.raises(ValueError, match="100 x 36 entries, too many"):

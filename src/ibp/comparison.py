@@ -20,12 +20,9 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.validation import check_array
 
-from ibp.estimators.base import Explanation
-from ibp.evaluate import held_out_block, row_log_likelihood
+from ibp.evaluate import HeldOut
 from ibp.loop import Progress
 from ibp.registry import METHODS
-
-FloatArray = npt.NDArray[np.float64]
 
 # The paper's noise level, in standard deviations of the data.
 STD_FRACTION = 0.75
@@ -35,44 +32,6 @@ SWEEPS_SCORED, SWEEP_RATIO = 10, 1.15
 WARM_UP_ROWS, WARM_UP_SWEEPS = 64, 2
 # A sparse matrix with more entries than this is not made dense.
 MOST_ENTRIES = 1 << 27
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Data with a block of entries that fits do not see.
-
-    Attributes
-    ----------
-    data : ndarray of shape (n_samples, n_features)
-        All of it; NaN where missing.
-    hidden : ndarray of shape (n_samples, n_features), bool
-        Rows times columns that are hidden.
-    """
-
-    data: npt.NDArray[np.floating]
-    hidden: npt.NDArray[np.bool_]
-
-    @property
-    def training(self) -> npt.NDArray[np.floating]:
-        """What fits see: NaN where it is hidden."""
-        return np.where(self.hidden, self.data.dtype.type(np.nan), self.data)
-
-    @property
-    def n_hidden(self) -> int:
-        """How many observed entries are hidden."""
-        return int(np.count_nonzero(self.hidden & ~np.isnan(self.data)))
-
-    def score(self, how: Explanation, shift: float, noise_std: float) -> float:
-        """Mean log-likelihood of the hidden entries, by a model of the data plus a shift."""
-        rows, columns = self.hidden.any(axis=1), self.hidden.any(axis=0)
-        sums, counts = row_log_likelihood(
-            self.data[np.ix_(rows, columns)] + shift,
-            how.codes[rows],
-            how.components[:, columns],
-            how.intercept[columns],
-            noise_std,
-        )
-        return float(sums.sum() / counts.sum())
 
 
 @dataclass
@@ -309,7 +268,7 @@ def fit_scored(
 
     def score(fitted: Any) -> tuple[float, float]:
         how = fitted._explain_training()
-        common, own = (held_out.score(how, shift, std) for std in (noise_std, how.noise_std))
+        common, own = (held_out.score(how, std, shift) for std in (noise_std, how.noise_std))
         return common, own
 
     X = held_out.training
@@ -368,7 +327,7 @@ def compare(
     Returns
     -------
     Comparison
-        All fits; if Ctrl-C ended it, those that there are.
+        All fits; if Ctrl-C ended it, those that there are. Before the first one Ctrl-C interrupts.
 
     Examples
     --------
@@ -386,11 +345,7 @@ def compare(
     started = time.perf_counter()
     data = _dense(X)
     n_samples, n_features = data.shape
-    held_out = HeldOut(
-        data, held_out_block(n_samples, n_features, random_state, fraction=fraction, rows="random")
-    )
-    if held_out.n_hidden == 0:
-        raise ValueError("No observed entry is left to hold out: X is missing too much.")
+    held_out = HeldOut.of(data, random_state, fraction=fraction, rows="random")
     data_std = float(np.nanstd(held_out.training, dtype=np.float64))
     if not data_std > 0:
         raise ValueError("X is constant, so there is nothing to find.")
@@ -441,20 +396,24 @@ def compare(
             told=told,
         )
 
-    if n_components is None and set(methods) != {"meibp-default"}:
-        limit = share(len(planned) + 1)
-        result.n_components = _find_n_components(held_out, limit, random_state, n_jobs)
-    for done, (label, seed) in enumerate(planned):
-        if label in result.skipped:
-            continue
-        try:
-            result.fits.append(fit_one(label, seed, done))
-        except ValueError as error:
-            result.skipped[label] = str(error)
-            continue
-        if result.fits[-1].ending == "interrupted":
-            result.interrupted = True
-            break
+    try:
+        if n_components is None and set(methods) != {"meibp-default"}:
+            limit = share(len(planned) + 1)
+            result.n_components = _find_n_components(held_out, limit, random_state, n_jobs)
+        for done, (label, seed) in enumerate(planned):
+            if label in result.skipped:
+                continue
+            try:
+                result.fits.append(fit_one(label, seed, done))
+            except ValueError as error:
+                result.skipped[label] = str(error)
+                continue
+            if result.fits[-1].ending == "interrupted":
+                raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        if not result.fits:
+            raise
+        result.interrupted = True
     return result
 
 
@@ -482,10 +441,8 @@ def _dense(X: Any) -> npt.NDArray[np.floating]:
 
 def _find_n_components(held_out: HeldOut, limit: float, seed: int, n_jobs: int | None) -> int:
     """How many features the default finds in what is not hidden; at least one."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = METHODS["meibp-default"](random_state=seed, n_jobs=n_jobs, time_limit=limit)
-        return max(1, int(model.fit(held_out.training).n_components_))
+    model = METHODS["meibp-default"](random_state=seed, n_jobs=n_jobs, time_limit=limit)
+    return max(1, int(_fit_quietly(model, held_out.training).n_components_))
 
 
 def _warm_up(model: Any, held_out: HeldOut) -> None:
@@ -496,6 +453,15 @@ def _warm_up(model: Any, held_out: HeldOut) -> None:
     )
     X = held_out.training[rows]
     X = X[:, ~np.isnan(X).all(axis=0)]
+    model.set_params(max_iter=WARM_UP_SWEEPS)
+    _fit_quietly(model, X + zero_minimum_shift(model, X))
+
+
+def _fit_quietly(model: Any, X: npt.NDArray[np.floating]) -> Any:
+    """Fit for our own sake: no warnings, and Ctrl-C is for the comparison."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.set_params(max_iter=WARM_UP_SWEEPS).fit(X + zero_minimum_shift(model, X))
+        model.fit(X)
+    if model.ending_ == "interrupted":
+        raise KeyboardInterrupt
+    return model

@@ -6,6 +6,7 @@ use these functions, so that their numbers can be compared.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +18,99 @@ from ibp.parallel import ranges
 
 FloatArray = npt.NDArray[np.float64]
 ROWS_AT_ONCE = 1024
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How a model explains some rows: codes times components plus intercept, and the noise."""
+
+    codes: npt.NDArray[Any]
+    components: FloatArray
+    intercept: FloatArray
+    noise_std: float
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Data with a block of entries that fits do not see.
+
+    Attributes
+    ----------
+    data : ndarray of shape (n_samples, n_features)
+        All of it; NaN where missing.
+    hidden : ndarray of shape (n_samples, n_features), bool
+        Rows times columns that are hidden.
+    """
+
+    data: npt.NDArray[np.floating]
+    hidden: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls,
+        data: npt.NDArray[np.floating],
+        random_state: np.random.Generator | int | None = None,
+        *,
+        fraction: float = 0.2,
+        rows: Literal["last", "random"] = "last",
+    ) -> HeldOut:
+        """Hide a `held_out_block`.
+
+        Parameters
+        ----------
+        data : ndarray of shape (n_samples, n_features)
+            NaN where missing.
+        random_state, fraction, rows
+            As in `held_out_block`.
+
+        Returns
+        -------
+        HeldOut
+            With at least one observed entry hidden.
+        """
+        n_samples, n_features = data.shape
+        hidden = held_out_block(n_samples, n_features, random_state, fraction=fraction, rows=rows)
+        held_out = cls(data, hidden)
+        if held_out.n_hidden == 0:
+            raise ValueError("All entries that would be hidden are missing: X is missing too much.")
+        return held_out
+
+    @property
+    def training(self) -> npt.NDArray[np.floating]:
+        """What fits see: NaN where it is hidden."""
+        return np.where(self.hidden, self.data.dtype.type(np.nan), self.data)
+
+    @property
+    def n_hidden(self) -> int:
+        """How many observed entries are hidden."""
+        return int(np.count_nonzero(self.hidden & ~np.isnan(self.data)))
+
+    def score(self, how: Explanation, noise_std: float, shift: float = 0.0) -> float:
+        """Mean log-likelihood of the hidden entries, by a model of the data plus a shift.
+
+        Parameters
+        ----------
+        how : Explanation
+            How the model explains all rows of the data.
+        noise_std : float
+            The noise level to score at.
+        shift : float, default=0.0
+            What was added to the data for the model.
+
+        Returns
+        -------
+        float
+            Mean over the hidden entries.
+        """
+        rows, columns = self.hidden.any(axis=1), self.hidden.any(axis=0)
+        sums, counts = row_log_likelihood(
+            self.data[np.ix_(rows, columns)] + shift,
+            how.codes[rows],
+            how.components[:, columns],
+            how.intercept[columns],
+            noise_std,
+        )
+        return float(sums.sum() / counts.sum())
 
 
 def row_log_likelihood(

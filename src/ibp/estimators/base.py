@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -16,23 +15,13 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from ibp.blas import reconstruct
 from ibp.estimators.fitting import IterativeEstimator
-from ibp.evaluate import expected_entries, row_log_likelihood
+from ibp.evaluate import Explanation, expected_entries, row_log_likelihood
 from ibp.model import Observations, summarize
 from ibp.parallel import Workers
 from ibp.persistence import save_model
 from ibp.validation import check_matrix, check_range
 
 FloatArray = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """How a model explains some rows: codes times components plus intercept, and the noise."""
-
-    codes: npt.NDArray[Any]
-    components: FloatArray
-    intercept: FloatArray
-    noise_std: float
 
 
 class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ibp.estimators.base import Explanation
 from ibp.estimators.binary import HardAssignmentModel
 from ibp.estimators.fitting import init_constraint, keep_parameters
+from ibp.evaluate import Explanation
 from ibp.methods.samples import PosteriorSamples
 from ibp.model import Observations
 from ibp.persistence import check_array, unpacked

@@ -1,0 +1,1 @@
+"""The command line, ``ibp``: one module per command."""

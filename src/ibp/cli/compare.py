@@ -1,0 +1,194 @@
+"""``ibp compare``: which method predicts entries of your data best, and how soon."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ibp.cli import options
+from ibp.cli.data import check_different, check_outputs, places_named, read_data
+from ibp.cli.problems import INTERRUPTED, session
+from ibp.cli.progress import ComparisonSweep, Reporter
+from ibp.cli.words import duration, plural
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+EXAMPLES = (
+    "ibp compare data.csv -k 20",
+    "ibp compare data.csv --methods meibp,i-vibp,aibp -k 20 --minutes 10",
+    "ibp compare data.csv --methods meibp-default,bnmf -k 20 --restarts 3 --json",
+)
+DEFAULT_METHODS = "meibp-default,meibp,i-vibp,aibp"
+
+
+def compare(
+    data: options.DataFile,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Where the page goes.",
+            show_default="DATA's name, -comparison.html",
+        ),
+    ] = None,
+    methods: Annotated[
+        Any,
+        typer.Option(
+            "--methods",
+            metavar="LABEL,...",
+            parser=options.parse_methods,
+            help="What to compare, separated by commas.",
+            autocompletion=options.complete_methods,
+        ),
+    ] = DEFAULT_METHODS,
+    components: options.Components = None,
+    minutes: Annotated[
+        float, typer.Option("--minutes", metavar="N", min=0.01, help="Time for all fits together.")
+    ] = 5.0,
+    restarts: Annotated[
+        int,
+        typer.Option(
+            "--restarts", metavar="N", min=1, help="Fits of each method, with different seeds."
+        ),
+    ] = 1,
+    held_out: Annotated[
+        float,
+        typer.Option(
+            "--held-out",
+            metavar="FRACTION",
+            help="The share of the columns that is hidden in half of the rows.",
+            callback=options.check_fraction,
+        ),
+    ] = 0.2,
+    seed: options.Seed = 0,
+    jobs: options.Jobs = None,
+    title: Annotated[
+        str | None, typer.Option("--title", metavar="TEXT", help="The page's title.")
+    ] = None,
+    header: options.Header = None,
+    index: options.Index = None,
+    drop: options.Drop = None,
+    key: options.Key = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+) -> None:
+    """Compare methods on your data: who predicts hidden entries best, and how soon.
+
+    Part of the entries are hidden from all methods, which share the time equally; the score is
+    the mean log-likelihood of a hidden entry, the same noise for all. Ctrl-C ends it with what
+    there is.
+    """
+    output = options.beside(data, "-comparison.html") if output is None else output
+    with session(quiet=quiet, json=json) as reporter:
+        check_different(data, output)
+        check_outputs({output: (".html", ".htm")}, force=force)
+        table = read_data(reporter, data, header=header, index=index, drop=drop, key=key)
+        n_rows, n_columns = table.shape
+        reporter.stage(f"Comparing on {table.source}: {n_rows:,} x {n_columns:,}")
+        from ibp.comparison import compare as run_comparison
+        from ibp.compiled import compilation_reported
+
+        with compilation_reported(reporter.compiling), places_named(table):
+            comparison = run_comparison(
+                table.values,
+                methods,
+                n_components=components,
+                n_restarts=restarts,
+                time_limit=60.0 * minutes,
+                fraction=held_out,
+                random_state=seed,
+                n_jobs=-1 if jobs is None else jobs,
+                on_progress=_Teller(reporter, 60.0 * minutes),
+            )
+        for label, reason in comparison.skipped.items():
+            reporter.note(f"{label} was left out: {reason}")
+        reporter.stage("Writing the page")
+        from ibp.report import write_comparison
+
+        write_comparison(comparison, output, title=title, source=table.source, force=force)
+
+        def show(console: Console) -> None:
+            _show(console, comparison, output)
+
+        ranking = [
+            {
+                "method": place.label,
+                "held_out": place.log_likelihood,
+                "spread": place.spread,
+                "own_noise": place.own_log_likelihood,
+                "seconds": place.seconds,
+                "features": place.n_components,
+                "endings": place.endings,
+            }
+            for place in comparison.ranking()
+        ]
+        values = {
+            "report": output,
+            "hidden_entries": comparison.n_hidden,
+            "noise_std": comparison.noise_std,
+            "interrupted": comparison.interrupted,
+            "skipped": comparison.skipped,
+            "ranking": ranking,
+        }
+        reporter.result(values, show, output)
+        if comparison.interrupted:
+            raise typer.Exit(INTERRUPTED)
+
+
+class _Teller:
+    """Passes on what a comparison tells."""
+
+    def __init__(self, reporter: Reporter, time_limit: float) -> None:
+        self._reporter = reporter
+        self._time_limit = time_limit
+        self._started = time.monotonic()
+
+    def __call__(self, progress: Any) -> None:
+        self._reporter.compared(
+            ComparisonSweep(
+                method=progress.label,
+                fit=min(progress.done + 1, progress.total),
+                fits=progress.total,
+                sweep=progress.sweep,
+                features=progress.n_components,
+                held_out=progress.log_likelihood,
+                seconds=progress.seconds,
+                elapsed=time.monotonic() - self._started,
+                time_limit=self._time_limit,
+            )
+        )
+
+
+def _show(console: Console, comparison: Any, output: Path) -> None:
+    ranking = comparison.ranking()
+    hidden = plural(comparison.n_hidden, "hidden entry")
+    console.print(f"Held-out score per entry, from {hidden}; higher is better", style="bold")
+    console.print()
+    repeated = any(len(place.n_components) > 1 for place in ranking)
+    header = ["  method", "score", *(["spread"] if repeated else []), "features", "time"]
+    rows = []
+    for rank, place in enumerate(ranking, start=1):
+        spread = [f"{place.spread:.4f}"] if repeated else []
+        features = ", ".join(str(k) for k in sorted(set(place.n_components)))
+        score = f"{place.log_likelihood:.4f}"
+        name = f"  {rank}. {place.label}"
+        rows.append([name, score, *spread, features, duration(place.seconds)])
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for number, row in enumerate([header, *rows]):
+        first, *others = (
+            cell.rjust(width) if j else cell.ljust(width)
+            for j, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        style = {0: "dim", 1: "bold green"}.get(number, "")
+        console.print("   ".join([first, *others]), style=style, no_wrap=True, overflow="ellipsis")
+    console.print()
+    if comparison.interrupted:
+        console.print("Interrupted: this is the comparison so far.")
+    console.print(f"Report  {output}", soft_wrap=True)

@@ -1,0 +1,148 @@
+"""Data and model files on their way into a command, and checks of where results go."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ibp.cli.problems import Refused
+from ibp.cli.progress import Reporter
+from ibp.cli.words import in_quotes, plural
+
+if TYPE_CHECKING:
+    from ibp.files.table import Table
+
+
+def check_outputs(paths: dict[Path, Sequence[str]], *, force: bool) -> None:
+    """Refuse, before any work is done, what could not be written: paths and their endings."""
+    from ibp.files.write import check_target
+
+    for path, endings in paths.items():
+        if os.path.lexists(path) and not path.is_dir() and not force:
+            raise Refused(f"{path} exists already; name another file, or replace it with --force.")
+        check_target(path, force=True, endings=endings)
+
+
+def check_different(*paths: Path | None) -> None:
+    """Refuse to read and write, or to write twice, one file."""
+    seen: set[str] = set()
+    for path in paths:
+        if path is not None:
+            real = os.path.realpath(path)
+            if real in seen:
+                raise Refused(f"{path} is named twice; each file needs a name of its own.")
+            seen.add(real)
+
+
+def read_data(
+    reporter: Reporter,
+    path: Path,
+    *,
+    header: bool | None,
+    index: str | None,
+    drop: Sequence[str] | None,
+    key: str | None,
+) -> Table:
+    """Read a data file and say so."""
+    from ibp.files.read import read_table
+
+    reporter.stage(f"Reading {path.name}")
+    return read_table(path, header=header, index=index, drop=drop or (), key=key)
+
+
+def load_model(reporter: Reporter, path: Path) -> Any:
+    """Read a model file and say so."""
+    import ibp
+
+    reporter.stage(f"Reading {path.name}")
+    return ibp.load(path)
+
+
+def check_image_shape(
+    table: Table, asked: tuple[int, int] | None, model: Any = None
+) -> tuple[int, int] | None:
+    """The shape of the images that rows are: as asked, else of the data, else of the model."""
+    n_columns = table.shape[1]
+    if asked is not None:
+        if asked[0] * asked[1] != n_columns:
+            raise Refused(
+                f"An image of {asked[0]}x{asked[1]} has {asked[0] * asked[1]} pixels, "
+                f"but {table.source} has {plural(n_columns, 'column')}."
+            )
+        return asked
+    if table.image_shape is not None:
+        return table.image_shape
+    noted = getattr(model, "notes_", {}).get("image_shape")
+    return None if noted is None else (int(noted[0]), int(noted[1]))
+
+
+def match_columns(reporter: Reporter, table: Table, model: Any, model_path: Path) -> Table:
+    """The table with its columns as the model knows them."""
+    wanted = getattr(model, "feature_names_in_", None)
+    wanted = None if wanted is None else [str(name) for name in wanted]
+    found = table.column_names
+    n_wanted, n_found = model.n_features_in_, table.shape[1]
+    named = wanted is not None and found is not None
+    if n_wanted != n_found:
+        extra = [name for name in found or () if name not in set(wanted or ())] if named else []
+        remedy = ""
+        if named and n_found - len(extra) == n_wanted:
+            remedy = f" Leave out the rest with --drop, such as --drop {in_quotes(extra[0])}."
+        raise Refused(
+            f"{table.source} has {plural(n_found, 'column')}, but {model_path.name} was fitted to "
+            f"{n_wanted:,}.{remedy}"
+        )
+    if wanted is None or found is None or found == wanted:
+        return table
+    present = set(found)
+    missing = next((name for name in wanted if name not in present), None)
+    if missing is not None:
+        raise Refused(
+            f"{table.source} has no column {in_quotes(missing)}, which {model_path.name} was "
+            "fitted to."
+        )
+    place = {name: j for j, name in enumerate(found)}
+    if len(place) < n_found:
+        raise Refused(
+            f"{table.source} has columns of one name in another order than {model_path.name}, so "
+            "they cannot be told apart; rename them, or put them in the order of the model."
+        )
+    reporter.note(f"The columns of {table.source} were put in the order of {model_path.name}.")
+    values = table.values[:, [place[name] for name in wanted]]
+    return replace(table, values=values, column_names=wanted)
+
+
+@contextmanager
+def places_named(table: Table) -> Iterator[None]:
+    """Let errors and warnings name columns and count rows as the file does."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def show_named(message: Warning | str, *place: Any, **more: Any) -> None:
+            show(named_places(str(message), table.column_names), *place, **more)
+
+        warnings.showwarning = show_named
+        try:
+            yield
+        except (ValueError, TypeError) as error:
+            error.args = (named_places(str(error), table.column_names),)
+            raise
+
+
+def named_places(message: str, names: Sequence[str] | None) -> str:
+    """The message with rows counted from 1, and columns named, or counted from 1 too."""
+
+    def column(match: re.Match[str]) -> str:
+        j = int(match[1])
+        if names is not None and j < len(names):
+            return f"column {in_quotes(names[j])}"
+        return f"column {j + 1}"
+
+    message = re.sub(r"\brow (\d+)\b", lambda match: f"row {int(match[1]) + 1}", message)
+    return re.sub(r"\bcolumn (\d+)\b", column, message)

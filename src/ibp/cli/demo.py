@@ -1,0 +1,117 @@
+"""``ibp demo``: handwritten digits, from data to report page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ibp.cli import options
+from ibp.cli.data import check_outputs
+from ibp.cli.problems import INTERRUPTED, Refused, session
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ibp.files.table import Table
+
+EXAMPLES = (
+    "ibp demo",
+    "ibp demo -o elsewhere --force",
+)
+IMAGE_SHAPE = (8, 8)
+RESTARTS = 3
+SHOWN_FEATURES = 24
+
+
+def demo(
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--output", metavar="FOLDER", help="The folder for data, model and page."
+        ),
+    ] = Path("ibp-demo"),
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+) -> None:
+    """Find the strokes of handwritten digits, and write a page that shows them.
+
+    1,797 images of 8 x 8 pixels that come with scikit-learn; nothing is downloaded. It takes
+    some ten seconds, and once on a machine half a minute more to compile.
+    """
+    with session(quiet=quiet, json=json) as reporter:
+        from ibp.cli.fitting import fit_table, make_estimator, save_model
+
+        data, model_path, page = (output / f"digits.{end}" for end in ("npy", "ibp", "html"))
+        if output.exists() and not output.is_dir():
+            raise Refused(f"{output} is a file; name a folder.")
+        made = not output.exists()
+        output.mkdir(parents=True, exist_ok=True)
+        try:
+            check_outputs({data: (), model_path: (), page: ()}, force=force)
+            reporter.stage("Loading")
+            table = _digits()
+            estimator = make_estimator("meibp-default", None, n_init=RESTARTS, random_state=0)
+            model, seconds = fit_table(
+                reporter,
+                estimator,
+                table,
+                method=f"{RESTARTS} starts",
+                held_out=None,
+                image_shape=IMAGE_SHAPE,
+            )
+            from ibp.files.write import write_table
+
+            write_table(data, table, force=force)
+            reporter.wrote(data)
+            save_model(reporter, model, model_path, force=force)
+        except BaseException:
+            if made and not any(output.iterdir()):
+                output.rmdir()
+            raise
+        reporter.stage("Writing the report page")
+        from ibp.cli.summary import summarize_fit
+        from ibp.report import write_report
+
+        summary = summarize_fit(model, table, table.values, IMAGE_SHAPE, None, seconds)
+        write_report(
+            model,
+            table.values,
+            page,
+            row_names=table.row_names,
+            image_shape=IMAGE_SHAPE,
+            title="Handwritten digits",
+            force=force,
+        )
+
+        def show(console: Console) -> None:
+            summary.show_facts(console)
+            shown = summary.most_used[:SHOWN_FEATURES]
+            console.print(
+                f"The {len(shown)} features used most: their numbers, and in how many digits",
+                style="bold",
+            )
+            summary.show_pictures(console, shown)
+            console.print()
+            console.print(f"Report  {page}", soft_wrap=True)
+            console.print(f"Model   {model_path}", soft_wrap=True)
+            console.print()
+            console.print("Open the report in a browser to see which digits have which strokes.")
+
+        files = {"data": data, "model": model_path, "report": page}
+        reporter.result(files | summary.values(), show, page)
+        if model.ending_ == "interrupted":
+            raise typer.Exit(INTERRUPTED)
+
+
+def _digits() -> Table:
+    """The images, each named by its place and the digit it shows."""
+    from sklearn.datasets import load_digits
+
+    from ibp.files.table import Table
+
+    digits = load_digits()
+    names = [f"image {n}, a {digit}" for n, digit in enumerate(digits.target, start=1)]
+    return Table(digits.data, names, None, IMAGE_SHAPE, "digits")

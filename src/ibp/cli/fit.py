@@ -1,0 +1,216 @@
+"""``ibp fit``: find the features of a data file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ibp.cli import options
+from ibp.cli.data import check_different, check_image_shape, check_outputs, read_data
+from ibp.cli.problems import INTERRUPTED, session
+from ibp.cli.words import duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ibp.cli.summary import FitSummary
+
+EXAMPLES = (
+    "ibp fit data.csv",
+    "ibp fit digits.npy --image-shape 8x8 --report digits.html",
+    "ibp fit data.csv -o model.ibp --restarts 5 --held-out 0.1 --time-limit 5m",
+    "ibp fit counts.h5ad --method bnmf -k 20 --set tol=1e-5",
+)
+DEFAULT_RESTARTS = 1
+SUGGESTED_RESTARTS = 5
+
+
+def fit(
+    data: options.DataFile,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Where to save the model.",
+            show_default="DATA's name, .ibp",
+        ),
+    ] = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method",
+            metavar="LABEL",
+            help="How to fit; every other than the default has the settings of the paper.",
+            autocompletion=options.complete_method,
+            callback=options.check_method,
+        ),
+    ] = "meibp-default",
+    components: options.Components = None,
+    restarts: Annotated[
+        int,
+        typer.Option(
+            "--restarts",
+            metavar="N",
+            min=1,
+            help="Fit so often from different starts, keep the best, and see what comes back.",
+        ),
+    ] = DEFAULT_RESTARTS,
+    seed: options.Seed = 0,
+    held_out: Annotated[
+        float | None,
+        typer.Option(
+            "--held-out",
+            metavar="FRACTION",
+            help="Hide this share of the columns in a random half of the rows, and score how well "
+            "the features predict them.",
+            callback=options.check_fraction,
+        ),
+    ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            "--time-limit",
+            metavar="TIME",
+            parser=options.parse_seconds,
+            help="End after this time with the model so far: 90s, 5m, 1h.",
+        ),
+    ] = None,
+    max_sweeps: Annotated[
+        int | None,
+        typer.Option(
+            "--max-sweeps", metavar="N", min=1, help="Most sweeps.", show_default="by method"
+        ),
+    ] = None,
+    jobs: options.Jobs = None,
+    settings: Annotated[
+        list[Any] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            parser=options.parse_setting,
+            help="Any other setting of the method, such as alpha=2; may be repeated.",
+        ),
+    ] = None,
+    image_shape: options.ImageShape = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Also write a report page, a .html file."),
+    ] = None,
+    without_assignments: Annotated[
+        bool,
+        typer.Option(
+            "--without-assignments", metavar="", help="Leave what was found of each row out of it."
+        ),
+    ] = False,
+    header: options.Header = None,
+    index: options.Index = None,
+    drop: options.Drop = None,
+    key: options.Key = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+) -> None:
+    """Find the features of a data file, and save them as a model.
+
+    Ctrl-C ends the fit and saves what there is.
+    """
+    output = options.beside(data, ".ibp") if output is None else output
+    changes = options.dictionary_of(settings)
+    with session(quiet=quiet, json=json) as reporter:
+        from ibp.cli.fitting import (
+            check_settings,
+            fit_table,
+            hide,
+            make_estimator,
+            note_shift,
+            save_model,
+        )
+
+        check_different(data, output, report)
+        check_outputs({output: ()} | ({report: (".html", ".htm")} if report else {}), force=force)
+        check_settings(changes)
+        if report is not None:
+            import jinja2  # noqa: F401  # to miss it now, not after the fit
+        table = read_data(reporter, data, header=header, index=index, drop=drop, key=key)
+        shape = check_image_shape(table, image_shape)
+        reporter.stage("Loading the method")
+        estimator = make_estimator(
+            method,
+            components,
+            n_init=restarts,
+            random_state=seed,
+            max_iter=max_sweeps,
+            time_limit=time_limit,
+            n_jobs=jobs,
+            **changes,
+        )
+        note_shift(reporter, method, estimator, table)
+        hidden = None if held_out is None else hide(table, held_out, seed)
+        model, seconds = fit_table(
+            reporter, estimator, table, method=method, held_out=hidden, image_shape=shape
+        )
+        save_model(reporter, model, output, assignments=not without_assignments, force=force)
+        interrupted = model.ending_ == "interrupted"
+        if report is not None and not interrupted:
+            from ibp.report import write_report
+
+            reporter.stage("Writing the report page")
+            write_report(
+                model,
+                table.values,
+                report,
+                row_names=table.row_names,
+                column_names=table.column_names,
+                image_shape=shape,
+                force=force,
+            )
+        from ibp.cli.summary import summarize_fit
+
+        seen = table.values if hidden is None else hidden.training
+        summary = summarize_fit(model, table, seen, shape, model.notes_.get("held_out"), seconds)
+        page = None if interrupted else report
+
+        def show(console: Console) -> None:
+            summary.show(console)
+            _show_what_now(console, summary, data, output, page)
+
+        files = {"model": output, "report": page}
+        reporter.result(files | summary.values(), show, output)
+        if interrupted:
+            raise typer.Exit(INTERRUPTED)
+
+
+def _show_what_now(
+    console: Console, summary: FitSummary, data: Path, output: Path, report: Path | None
+) -> None:
+    """Where the model is, and what to do with it."""
+    from ibp.cli.summary import quoted, show_next_steps
+
+    model = summary.model
+    console.print()
+    if model.ending_ == "interrupted":
+        console.print(
+            f"Interrupted after {duration(summary.seconds)}. The best model so far was saved."
+        )
+    console.print(f"Model   {output}", soft_wrap=True)
+    if report is not None:
+        console.print(f"Report  {report}", soft_wrap=True)
+    console.print()
+    here, there = quoted(data), quoted(output)
+    steps = {}
+    if report is None:
+        page = quoted(output.with_suffix(".html"))
+        steps[f"ibp report {there} {here} -o {page}"] = "see the features, and how sure they are"
+    codes = quoted(output.with_name(f"{output.stem}-features.csv"))
+    steps[f"ibp transform {there} {here} -o {codes}"] = "which rows have which features"
+    if model.ending_ == "max_iter":
+        steps[f"ibp fit {here} --max-sweeps {4 * model.max_iter}"] = "go on until it converges"
+    if model.n_init == 1:
+        steps[f"ibp fit {here} --restarts {SUGGESTED_RESTARTS}"] = (
+            "which features come back from other starts"
+        )
+    show_next_steps(console, steps)

@@ -1,0 +1,198 @@
+"""Fitting with progress: the method of a label with its settings, held-out entries, callbacks."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ibp.cli.data import places_named
+from ibp.cli.problems import Refused
+from ibp.cli.progress import Reporter, Sweep
+from ibp.cli.words import listed, number
+
+if TYPE_CHECKING:
+    from ibp.evaluate import HeldOut
+    from ibp.files.table import Table
+
+# Settings that have an option of their own.
+OPTION_OF = {
+    "n_components": "--components",
+    "n_init": "--restarts",
+    "random_state": "--seed",
+    "max_iter": "--max-sweeps",
+    "time_limit": "--time-limit",
+    "n_jobs": "--jobs",
+    "verbose": "--quiet",
+}
+NOT_SET_HERE = ("callbacks",)
+# Of the time of a fit that scoring held-out entries may take.
+SCORING_SHARE = 0.1
+
+
+def make_estimator(method: str, components: int | None, **settings: Any) -> Any:
+    """The estimator of a label; settings that are None are left to it."""
+    from ibp.registry import METHODS
+
+    given = {name: value for name, value in settings.items() if value is not None}
+    try:
+        plain = METHODS[method](components)
+    except ValueError as error:
+        raise Refused(f"{error} Give it with -k.") from None
+    known = set(plain.get_params()) - set(NOT_SET_HERE)
+    for name in given:
+        if name not in known:
+            raise Refused(
+                f"{method} has no setting {name!r}; it has "
+                f"{listed(sorted(known - set(OPTION_OF)), longest=40)}."
+            )
+    return plain.set_params(**given)
+
+
+def check_settings(settings: dict[str, Any]) -> None:
+    """Refuse settings that have an option of their own."""
+    for name in settings:
+        if name in OPTION_OF:
+            raise Refused(f"Use {OPTION_OF[name]} instead of --set {name}.")
+
+
+def note_shift(reporter: Reporter, method: str, estimator: Any, table: Table) -> None:
+    """Say what nonnegative factors without an intercept expect of the data."""
+    import numpy as np
+
+    if not estimator.nonnegative or estimator.fit_intercept:
+        return
+    stored = table.values if isinstance(table.values, np.ndarray) else table.values.data
+    lowest = float(np.fmin.reduce(stored, axis=None)) if stored.size else 0.0
+    if stored is not table.values:  # what a sparse matrix does not store is 0
+        lowest = min(lowest, 0.0)
+    if lowest != 0:
+        reporter.note(
+            f"{method} expects data whose smallest value is 0, the paper's X - min(X), and here it "
+            f"is {number(lowest)}; the data were left as they are."
+        )
+
+
+def hide(table: Table, fraction: float, seed: int) -> HeldOut:
+    """Hide a share of the columns in a random half of the rows, in order to predict it."""
+    import numpy as np
+
+    from ibp.evaluate import HeldOut
+
+    if not isinstance(table.values, np.ndarray):
+        raise Refused(
+            f"{table.source} is sparse, and --held-out hides entries of dense data only; leave "
+            "it out."
+        )
+    try:
+        return HeldOut.of(table.values, seed, fraction=fraction, rows="random")
+    except ValueError:
+        raise Refused(
+            f"{table.source} has nothing to hide where --held-out {fraction:g} would: try "
+            "another share or another --seed."
+        ) from None
+
+
+def held_out_score(held_out: HeldOut, model: Any) -> float:
+    """Mean log-likelihood of the hidden entries, at the model's own noise level."""
+    how = model._explain_training()
+    return held_out.score(how, how.noise_std)
+
+
+class SweepCallback:
+    """Tells a reporter of each sweep, and scores held-out entries now and then."""
+
+    def __init__(
+        self,
+        reporter: Reporter,
+        held_out: HeldOut | None,
+        restarts: int,
+        time_limit: float | None,
+    ) -> None:
+        self._reporter = reporter
+        self._held_out = held_out
+        self._restarts = restarts
+        self._time_limit = time_limit
+        self._scoring = 0.0
+
+    def __call__(self, progress: Any) -> None:
+        """After a sweep."""
+        self._reporter.sweep(
+            Sweep(
+                restart=progress.restart,
+                restarts=self._restarts,
+                sweep=progress.iteration,
+                features=progress.n_components,
+                evidence=float(progress.evidence),
+                held_out=self._score(progress),
+                seconds=progress.seconds,
+                time_limit=self._time_limit,
+            )
+        )
+
+    def _score(self, progress: Any) -> float | None:
+        """The score, if there has been little of that compared to the time so far."""
+        if self._held_out is None or self._scoring > SCORING_SHARE * progress.seconds:
+            return None
+        started = time.perf_counter()
+        score = held_out_score(self._held_out, progress.fitted_model())
+        self._scoring += time.perf_counter() - started
+        return score
+
+
+def fit_table(
+    reporter: Reporter,
+    estimator: Any,
+    table: Table,
+    *,
+    method: str,
+    held_out: HeldOut | None,
+    image_shape: tuple[int, int] | None,
+) -> tuple[Any, float]:
+    """Fit with progress; the model with its notes, and the seconds that the fit took."""
+    from ibp.compiled import compilation_reported
+    from ibp.persistence import versions
+
+    n_rows, n_columns = table.shape
+    reporter.stage(f"Fitting {table.source}: {n_rows:,} x {n_columns:,}, {method}")
+    callback = SweepCallback(reporter, held_out, estimator.n_init, estimator.time_limit)
+    estimator.set_params(callbacks=callback)
+    started = time.perf_counter()
+    with places_named(table), compilation_reported(reporter.compiling):
+        if image_shape is not None:  # pixels have one unit, though some hardly vary
+            warnings.filterwarnings("ignore", message="The variances of X's columns")
+        model = estimator.fit(table.values if held_out is None else held_out.training)
+    seconds = time.perf_counter() - started
+    model.set_params(callbacks=None)
+    if table.column_names is not None:
+        import numpy as np
+
+        model.feature_names_in_ = np.array(table.column_names, dtype=object)
+    model.notes_ = {
+        "data": table.source,
+        "versions": versions(),
+        "fitted_at": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "seconds": round(seconds, 3),
+    }
+    if image_shape is not None:
+        model.notes_["image_shape"] = list(image_shape)
+    if held_out is not None:
+        model.notes_["held_out"] = {
+            "score": held_out_score(held_out, model),
+            "n_entries": held_out.n_hidden,
+            "fraction": float(held_out.hidden.any(axis=0).mean()),
+        }
+    return model, seconds
+
+
+def save_model(
+    reporter: Reporter, model: Any, path: Path, *, assignments: bool = True, force: bool
+) -> None:
+    """Save, unless a file has come into being where none was."""
+    try:
+        model.save(path, assignments=assignments, overwrite=force)
+    except FileExistsError:
+        raise Refused(f"{path} has come into being meanwhile, and was left as it is.") from None
+    reporter.wrote(path)

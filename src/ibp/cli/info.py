@@ -1,0 +1,147 @@
+"""``ibp info``: what a file holds."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ibp.cli import options
+from ibp.cli.data import load_model, read_data
+from ibp.cli.problems import session
+from ibp.cli.words import listed, number, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ibp.files.table import Table
+
+EXAMPLES = (
+    "ibp info model.ibp",
+    "ibp info data.csv",
+    "ibp info model.ibp --json",
+)
+SHOWN_NAMES = 8
+
+
+def info(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A model or a data file.")],
+    header: options.Header = None,
+    index: options.Index = None,
+    drop: options.Drop = None,
+    key: options.Key = None,
+    json: options.Json = False,
+) -> None:
+    """Say what a model or a data file holds."""
+    with session(quiet=False, json=json) as reporter:
+        if is_model(file):
+            values = _about_model(load_model(reporter, file))
+        else:
+            table = read_data(reporter, file, header=header, index=index, drop=drop, key=key)
+            values = _about_table(table)
+
+        def show(console: Console) -> None:
+            _show(console, file, values)
+
+        reporter.result({"file": file} | values, show, file)
+
+
+def is_model(path: Path) -> bool:
+    """Whether a file is a model, whatever its name."""
+    if path.suffix.lower() == ".ibp":
+        return True
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return {"header.npy", "components_.npy"} <= set(archive.namelist())
+
+
+def _about_model(model: Any) -> dict[str, Any]:
+    settings = {name: value for name, value in model.get_params().items() if value is not None}
+    learned = ("alpha_", "noise_std_", "factor_std_")
+    names = getattr(model, "feature_names_in_", None)
+    return {
+        "kind": "model",
+        "class": type(model).__name__,
+        "features": model.n_components_,
+        "rows": model.n_samples_fit_,
+        "columns": model.n_features_in_,
+        "evidence": model.evidence_,
+        "sweeps": model.n_iter_,
+        "ending": model.ending_,
+        "restarts": model.restart_evidence_.size,
+        "with_assignments": hasattr(model, "assignments_") or hasattr(model, "codes_"),
+        "learned": {name: getattr(model, name) for name in learned if hasattr(model, name)},
+        "settings": settings,
+        "names": None if names is None else [str(name) for name in names],
+        "notes": model.notes_,
+    }
+
+
+def _about_table(table: Table) -> dict[str, Any]:
+    import numpy as np
+
+    from ibp.files.table import pieces
+
+    values = table.values
+    dense = isinstance(values, np.ndarray)
+    n_rows, n_columns = table.shape
+    lowest, highest, missing, stored = np.inf, -np.inf, 0, 0
+    for _, piece in pieces(values):
+        present = piece[~np.isnan(piece)]
+        missing += piece.size - present.size
+        stored += piece.size
+        if present.size:
+            lowest = min(lowest, float(present.min()))
+            highest = max(highest, float(present.max()))
+    if stored < n_rows * n_columns:  # what a sparse matrix does not store is 0
+        lowest, highest = min(lowest, 0.0), max(highest, 0.0)
+    return {
+        "kind": "dense data" if dense else "sparse data",
+        "rows": n_rows,
+        "columns": n_columns,
+        "type": str(values.dtype),
+        "stored": None if dense else stored,
+        "missing": missing / (n_rows * n_columns),
+        "lowest": lowest,
+        "highest": highest,
+        "image_shape": table.image_shape,
+        "names": table.column_names,
+        "row_names": table.row_names,
+    }
+
+
+def _show(console: Console, file: Path, values: dict[str, Any]) -> None:
+    from rich.text import Text
+
+    from ibp.cli.summary import print_facts
+
+    console.print(Text.assemble((printable(file.name), "bold"), f", {values['kind']}"))
+    console.print()
+    print_facts(
+        console,
+        {
+            name.replace("_", " "): _in_words(name, value)
+            for name, value in values.items()
+            if name != "kind" and value is not None and value != {}
+        },
+    )
+
+
+def _in_words(name: str, value: Any) -> str:
+    if name == "missing":
+        return "none" if value == 0 else f"{value:.2%}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return number(value)
+    if isinstance(value, dict):
+        return "\n".join(f"{part.rstrip('_')}: {_in_words(part, v)}" for part, v in value.items())
+    if name == "image_shape":
+        return f"{value[0]}x{value[1]}"
+    if name in ("names", "row_names"):
+        more = len(value) - SHOWN_NAMES
+        return listed(value[:SHOWN_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+    return printable(str(value))

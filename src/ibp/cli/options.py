@@ -1,0 +1,202 @@
+"""Arguments and options that several commands share, and how their text is understood."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+DATA_FILES = ".npy, .npz, .csv, .tsv, .parquet, .mtx, .h5ad, or a folder of images"
+UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+DATA_PANEL = "How the data are read"
+
+
+def examples(*lines: str) -> str:
+    """An epilog that shows how a command is called, a line each."""
+    escaped = (line.replace("[", "\\[") for line in lines)
+    # Typer would strip ordinary spaces at the beginning of a line.
+    indent = 2 * "\N{NO-BREAK SPACE}"
+    return "\n".join(["[bold]Examples[/bold]", *(indent + line for line in escaped)])
+
+
+def help_of(command: Callable[..., object]) -> str:
+    """A command's docstring with its paragraphs in one line each, for typer to wrap."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def parse_seconds(text: str) -> float:
+    """Read a duration: 90, 90s, 5m or 1h."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*", text.lower())
+    if match is None or match[2] not in UNITS:
+        raise typer.BadParameter(f"{text!r} is not a time; write 90s, 5m or 1h.")
+    return float(match[1]) * UNITS[match[2]]
+
+
+def parse_shape(text: str) -> tuple[int, int]:
+    """Read the height and width of an image: 28x28."""
+    match = re.fullmatch(r"\s*(\d+)\s*[x,]\s*(\d+)\s*", text.lower())
+    if match is None or not (int(match[1]) and int(match[2])):
+        raise typer.BadParameter(f"{text!r} is not height x width; write 28x28.")
+    return int(match[1]), int(match[2])
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """Read NAME=VALUE; a value that is no Python literal is text."""
+    name, equals, value = text.partition("=")
+    name, value = name.strip(), value.strip()
+    if not equals or not name.isidentifier():
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE, such as alpha=2.")
+    if value.lower() in ("true", "false"):
+        return name, value.lower() == "true"
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
+
+
+def parse_methods(text: str) -> list[str]:
+    """Read labels separated by commas."""
+    labels = [label.strip() for label in text.split(",") if label.strip()]
+    if not labels:
+        raise typer.BadParameter(f"name at least one method of {', '.join(method_labels())}.")
+    for label in labels:
+        check_method(label)
+    return list(dict.fromkeys(labels))
+
+
+def check_method(label: str) -> str:
+    """Refuse a label that there is not."""
+    if label not in method_labels():
+        raise typer.BadParameter(
+            f"there is no method {label!r}; choose from {', '.join(method_labels())}."
+        )
+    return label
+
+
+def method_labels() -> list[str]:
+    """Every label, ours first."""
+    from ibp.registry import METHODS
+
+    return sorted(METHODS, key=lambda label: label != "meibp-default")
+
+
+def complete_method(incomplete: str) -> list[str]:
+    """Labels that begin with what is typed."""
+    return [label for label in method_labels() if label.startswith(incomplete)]
+
+
+def complete_methods(incomplete: str) -> Iterable[str]:
+    """The same for the last label of a list."""
+    before, comma, last = incomplete.rpartition(",")
+    taken = before.split(",")
+    return [before + comma + label for label in complete_method(last) if label not in taken]
+
+
+DataFile = Annotated[
+    Path, typer.Argument(metavar="DATA", help=f"Rows and columns of numbers: {DATA_FILES}.")
+]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model saved by ibp fit.")]
+ImageShape = Annotated[
+    Any,  # a pair would be two arguments to typer
+    typer.Option(
+        "--image-shape",
+        metavar="HxW",
+        parser=parse_shape,
+        help="Each row is an image of this height and width, such as 28x28.",
+    ),
+]
+Components = Annotated[
+    int | None,
+    typer.Option(
+        "-k",
+        "--components",
+        metavar="N",
+        min=1,
+        help="Most features to look for, or their number where a method cannot find it.",
+        show_default="found from the data",
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", metavar="N", help="Threads.", show_default="all cores", min=1),
+]
+Seed = Annotated[
+    int, typer.Option("--seed", metavar="N", min=0, help="The same seed gives the same answer.")
+]
+Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace files that exist.")]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", metavar="", help="Print only where the result is, and errors."),
+]
+Json = Annotated[
+    bool, typer.Option("--json", metavar="", help="Print JSON lines for machines, the result last.")
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        metavar="",
+        help="Whether the first line of a text file holds names.",
+        show_default="detected",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
+Index = Annotated[
+    str | None,
+    typer.Option(
+        "--index",
+        metavar="COLUMN",
+        help="The column with the names of the rows.",
+        show_default="detected",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--drop",
+        metavar="COLUMN",
+        help="A column to leave out; may be repeated.",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        metavar="NAME",
+        help="Which array of an .npz, or layer of an .h5ad.",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
+
+
+def check_fraction(fraction: float | None) -> float | None:
+    """Refuse what is not between 0 and 1."""
+    if fraction is not None and not 0 < fraction < 1:
+        raise typer.BadParameter("it must be between 0 and 1, such as 0.1.")
+    return fraction
+
+
+def beside(data: Path, ending: str) -> Path:
+    """A file beside the data, with their name and another ending."""
+    name = data.name
+    if not data.is_dir():
+        name = Path(name.removesuffix(".gz")).stem
+    return data.with_name(name + ending)
+
+
+def dictionary_of(settings: Sequence[tuple[str, Any]] | None) -> dict[str, Any]:
+    """Settings by name; each once."""
+    named: dict[str, Any] = {}
+    for name, value in settings or ():
+        if name in named:
+            raise typer.BadParameter(f"{name} is set twice.")
+        named[name] = value
+    return named

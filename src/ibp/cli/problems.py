@@ -1,0 +1,184 @@
+"""What can go wrong while a command runs, in one line, and the exit code it leaves.
+
+0 is good; 1 a bug of ours, with its traceback; 2 bad input; 130 interrupted; 141 nobody reads on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import typer
+
+from ibp.cli.progress import Reporter, choose_reporter
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+UNREAD = 141  # as if SIGPIPE had ended us
+
+# A ValueError, TypeError or ImportError raised here is about what was given; elsewhere, a bug.
+CHECKING = (
+    "ibp.cli.",
+    "ibp.comparison",
+    "ibp.estimators.",
+    "ibp.evaluate",
+    "ibp.files.",
+    "ibp.persistence",
+    "ibp.registry",
+    "ibp.report",
+    "ibp.starts.given",
+    "ibp.validation",
+    "sklearn.utils.",
+)
+# Modules of the extras: what is missing when they are.
+EXTRAS = {
+    "rich": "cli",
+    "jinja2": "cli",
+    "pyarrow": "cli",
+    "PIL": "cli",
+    "anndata": "anndata",
+    "matplotlib": "plot",
+}
+# Of no use to somebody who did not write the code.
+NOT_FOR_USERS = (
+    DeprecationWarning,
+    PendingDeprecationWarning,
+    FutureWarning,
+    ImportWarning,
+    ResourceWarning,
+)
+# What the library says to those who call it from Python, and commands say in their own words.
+SAID_OTHERWISE = (
+    "Interrupted:",
+    "No convergence within",
+    "No feature survived",
+    "X does not have valid feature names",
+    "X has negative entries",
+)
+
+
+class Refused(ValueError):
+    """Input that a command cannot work with."""
+
+
+def sentence(text: str) -> str:
+    """The text in one line that ends like a sentence."""
+    line = " ".join(text.split())
+    return line if line.endswith((".", "!", "?", ")")) else f"{line}."
+
+
+@contextmanager
+def session(*, quiet: bool, json: bool) -> Iterator[Reporter]:
+    """Run a command's work: report it, turn warnings into notes and problems into exit codes."""
+    reporter = choose_reporter(quiet=quiet, json=json)
+    try:
+        with reporter, _termination_interrupts(), _warnings_noted(reporter):
+            yield reporter
+    except KeyboardInterrupt:
+        reporter.error(f"Interrupted; {_done(reporter) or 'nothing was written'}.")
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        leave_unread()
+        raise typer.Exit(UNREAD) from None
+    except Exception as error:
+        if not _about_input(error):
+            raise
+        done = _done(reporter)
+        reporter.error(_explained(error) + (f" Until then {done}." if done else ""))
+        raise typer.Exit(BAD_INPUT) from None
+
+
+def _done(reporter: Reporter) -> str:
+    """What was written before something went wrong."""
+    names = [str(path) for path in reporter.written]
+    return f"{' and '.join(names)} {'was' if len(names) == 1 else 'were'} written" if names else ""
+
+
+def leave_unread() -> None:
+    """Let Python flush what nobody reads without a complaint."""
+    sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
+
+
+def _about_input(error: Exception) -> bool:
+    """Whether the user can mend it."""
+    if isinstance(error, MemoryError | OSError | Refused):
+        return True
+    if isinstance(error, ModuleNotFoundError):
+        return _missing_module(error) in EXTRAS
+    told = isinstance(error, ValueError | TypeError | ImportError)
+    return told and _raised_in(error).startswith(CHECKING)
+
+
+def _raised_in(error: Exception) -> str:
+    """The module whose line raised an error."""
+    traceback: Any = error.__traceback__
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return str(traceback.tb_frame.f_globals.get("__name__"))
+
+
+def _missing_module(error: ModuleNotFoundError) -> str:
+    return (error.name or "").partition(".")[0]
+
+
+def _explained(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        detail = f" ({error})" if str(error) else ""
+        return sentence(
+            f"There is not enough memory for this{detail}. Fewer columns, float32 in a .npy file, "
+            "or a sparse file need less"
+        )
+    if isinstance(error, ModuleNotFoundError):
+        name = _missing_module(error)
+        return f'This needs {name}, which is not installed: pip install "ibp[{EXTRAS[name]}]".'
+    if isinstance(error, FileNotFoundError) and error.filename is not None:
+        return f"There is no file {error.filename}."
+    if isinstance(error, IsADirectoryError) and error.filename is not None:
+        return f"{error.filename} is a folder, not a file."
+    if isinstance(error, OSError) and error.filename is not None:
+        return sentence(f"{error.filename}: {error.strerror}")
+    return sentence(str(error) or type(error).__name__)
+
+
+@contextmanager
+def _warnings_noted(reporter: Reporter) -> Iterator[None]:
+    """Show each warning once, as a note."""
+    seen: set[str] = set()
+
+    def note(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        text = sentence(str(message))
+        if issubclass(category, NOT_FOR_USERS) or text.startswith(SAID_OTHERWISE):
+            return
+        if text not in seen:
+            seen.add(text)
+            reporter.note(text)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = note
+        yield
+
+
+@contextmanager
+def _termination_interrupts() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does, so that a fit saves what it has."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,264 @@
+"""How a command tells what it is doing: on a terminal, in lines, for machines, or not at all.
+
+Progress goes to stderr and results to stdout; machines get everything on stdout, as JSON lines.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from ibp.cli.words import duration, number, plural, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SECONDS_BETWEEN_LINES = 1.0
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep of a fit; ``held_out`` is None where it was not scored."""
+
+    restart: int
+    restarts: int
+    sweep: int
+    features: int
+    evidence: float
+    held_out: float | None
+    seconds: float
+    time_limit: float | None
+
+
+@dataclass(frozen=True)
+class ComparisonSweep:
+    """A sweep of one of the fits that are compared."""
+
+    method: str
+    fit: int
+    fits: int
+    sweep: int
+    features: int
+    held_out: float | None
+    seconds: float
+    elapsed: float
+    time_limit: float
+
+
+class Reporter:
+    """What commands tell; this one keeps everything to itself but errors and the result."""
+
+    def __init__(self) -> None:
+        self.written: list[Path] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End: whatever moves is taken off the screen."""
+
+    def stage(self, text: str) -> None:
+        """Say what is being done now."""
+
+    def compiling(self, kernel: str) -> None:
+        """Say that a kernel is being compiled."""
+
+    def sweep(self, sweep: Sweep) -> None:
+        """A sweep of a fit is done."""
+
+    def compared(self, sweep: ComparisonSweep) -> None:
+        """A sweep of a comparison is done."""
+
+    def note(self, text: str) -> None:
+        """Tell what the user should know though all goes on."""
+
+    def wrote(self, path: Path) -> None:
+        """A file is complete; what goes wrong later will not undo that."""
+        self.written.append(path)
+
+    def error(self, text: str) -> None:
+        """Tell why it does not go on."""
+        _complain(f"error: {text}")
+
+    def result(
+        self, values: Mapping[str, Any], show: Callable[[Console], None], path: object
+    ) -> None:
+        """Give the result: to machines its values, to people a summary, else where it is."""
+        print(path, flush=True)
+
+
+def choose_reporter(*, quiet: bool, json: bool) -> Reporter:
+    """The reporter that suits the options and where stderr goes."""
+    if json:
+        return JsonReporter()
+    if quiet:
+        return Reporter()
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        from ibp.cli.screen import TerminalReporter
+
+        return TerminalReporter()
+    return LineReporter()
+
+
+class LineReporter(Reporter):
+    """Plain lines, for a pipe or a log; sweeps that follow quickly are thinned out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._printed = -math.inf
+        self._skipped: str | None = None
+
+    def __exit__(self, *error: object) -> None:
+        self._print_skipped()
+
+    def stage(self, text: str) -> None:
+        """A line."""
+        self._print_skipped()
+        _complain(f"{text} ...")
+
+    def compiling(self, kernel: str) -> None:
+        """A line."""
+        _complain(f"Compiling {kernel}, once on this machine ...")
+
+    def sweep(self, sweep: Sweep) -> None:
+        """A line, if the last was a while ago."""
+        self._thinned(describe_sweep(sweep), first=sweep.sweep == 1)
+
+    def compared(self, sweep: ComparisonSweep) -> None:
+        """A line, if the last was a while ago."""
+        self._thinned(describe_comparison(sweep), first=sweep.sweep == 1)
+
+    def note(self, text: str) -> None:
+        """A line."""
+        _complain(f"note: {text}")
+
+    def result(
+        self, values: Mapping[str, Any], show: Callable[[Console], None], path: object
+    ) -> None:
+        """The summary."""
+        self._print_skipped()
+        print_summary(show)
+
+    def _thinned(self, line: str, *, first: bool) -> None:
+        now = time.monotonic()
+        if first:
+            self._print_skipped()
+        if first or now - self._printed >= SECONDS_BETWEEN_LINES:
+            _complain(line)
+            self._printed, self._skipped = now, None
+        else:
+            self._skipped = line
+
+    def _print_skipped(self) -> None:
+        """The last sweep is always shown."""
+        if self._skipped is not None:
+            _complain(self._skipped)
+            self._skipped = None
+
+
+class JsonReporter(Reporter):
+    """One JSON object per line on stdout; errors also in words on stderr."""
+
+    def stage(self, text: str) -> None:
+        """An event."""
+        _emit("stage", {"message": text})
+
+    def compiling(self, kernel: str) -> None:
+        """An event."""
+        _emit("compiling", {"kernel": kernel})
+
+    def sweep(self, sweep: Sweep) -> None:
+        """An event."""
+        _emit("sweep", asdict(sweep))
+
+    def compared(self, sweep: ComparisonSweep) -> None:
+        """An event."""
+        _emit("sweep", asdict(sweep))
+
+    def note(self, text: str) -> None:
+        """An event."""
+        _emit("note", {"message": text})
+
+    def error(self, text: str) -> None:
+        """An event."""
+        _emit("error", {"message": text})
+        super().error(text)
+
+    def result(
+        self, values: Mapping[str, Any], show: Callable[[Console], None], path: object
+    ) -> None:
+        """The last event."""
+        _emit("result", values)
+
+
+def print_summary(show: Callable[[Console], None]) -> None:
+    """Let a command print its summary to stdout."""
+    from rich.console import Console
+
+    class Results(Console):
+        """Leaves a pipe that nobody reads to us."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    console = Results(highlight=False, markup=False, emoji=False)
+    show(console)
+    console.file.flush()
+
+
+def describe_sweep(sweep: Sweep) -> str:
+    """A sweep in a line."""
+    parts = [f"restart {sweep.restart} of {sweep.restarts}"] if sweep.restarts > 1 else []
+    parts += [
+        f"sweep {sweep.sweep}",
+        plural(sweep.features, "feature"),
+        f"evidence {number(sweep.evidence)}",
+    ]
+    if sweep.held_out is not None:
+        parts.append(f"held-out score {sweep.held_out:.4f}")
+    parts.append(duration(sweep.seconds))
+    if sweep.time_limit is not None:
+        parts.append(f"at most {duration(max(0.0, sweep.time_limit - sweep.seconds))} left")
+    return ", ".join(parts)
+
+
+def describe_comparison(sweep: ComparisonSweep) -> str:
+    """A sweep of a comparison in a line."""
+    parts = [f"fit {sweep.fit} of {sweep.fits}", sweep.method, f"sweep {sweep.sweep}"]
+    parts.append(plural(sweep.features, "feature"))
+    if sweep.held_out is not None:
+        parts.append(f"held-out score {sweep.held_out:.4f}")
+    parts.append(duration(sweep.seconds))
+    parts.append(f"at most {duration(max(0.0, sweep.time_limit - sweep.elapsed))} left")
+    return ", ".join(parts)
+
+
+def _complain(line: str) -> None:
+    print(printable(line), file=sys.stderr, flush=True)
+
+
+def _emit(event: str, values: Mapping[str, Any]) -> None:
+    line = {"event": event} | {name: _for_json(value) for name, value in values.items()}
+    print(json.dumps(line, allow_nan=False), flush=True)
+
+
+def _for_json(value: Any) -> Any:
+    """JSON knows no infinity, and no type of ours or NumPy's."""
+    if isinstance(value, Mapping):
+        return {str(key): _for_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_for_json(item) for item in value]
+    if isinstance(value, bool | int | str) or value is None:
+        return value
+    if hasattr(value, "tolist"):
+        return _for_json(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return str(value)

@@ -1,0 +1,88 @@
+"""``ibp report``: a page that shows a model and how it explains the data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ibp.cli import options
+from ibp.cli.data import (
+    check_different,
+    check_image_shape,
+    check_outputs,
+    load_model,
+    match_columns,
+    places_named,
+    read_data,
+)
+from ibp.cli.problems import session
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+EXAMPLES = (
+    "ibp report model.ibp data.csv",
+    "ibp report model.ibp digits.npy -o digits.html --image-shape 8x8",
+    'ibp report model.ibp data.csv --title "Survey of 2024" --force',
+)
+
+
+def report(
+    model: options.ModelFile,
+    data: options.DataFile,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Where the page goes.",
+            show_default="MODEL's name, .html",
+        ),
+    ] = None,
+    image_shape: options.ImageShape = None,
+    title: Annotated[
+        str | None, typer.Option("--title", metavar="TEXT", help="The page's title.")
+    ] = None,
+    header: options.Header = None,
+    index: options.Index = None,
+    drop: options.Drop = None,
+    key: options.Key = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+) -> None:
+    """Write a page that shows the features, and how sure they are.
+
+    One HTML file that needs no network: open it in any browser, send it to anybody. It holds
+    rows of your data.
+    """
+    output = options.beside(model, ".html") if output is None else output
+    with session(quiet=quiet, json=json) as reporter:
+        check_different(model, data, output)
+        check_outputs({output: (".html", ".htm")}, force=force)
+        table = read_data(reporter, data, header=header, index=index, drop=drop, key=key)
+        fitted = load_model(reporter, model)
+        table = match_columns(reporter, table, fitted, model)
+        shape = check_image_shape(table, image_shape, fitted)
+        reporter.stage("Writing the page")
+        from ibp.report import write_report
+
+        with places_named(table):
+            write_report(
+                fitted,
+                table.values,
+                output,
+                row_names=table.row_names,
+                column_names=table.column_names,
+                image_shape=shape,
+                title=title,
+                force=force,
+            )
+
+        def show(console: Console) -> None:
+            console.print(f"Report  {output}", soft_wrap=True)
+
+        reporter.result({"report": output}, show, output)

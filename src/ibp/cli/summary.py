@@ -1,0 +1,258 @@
+"""What a fit came to, in a few lines, and the same for machines."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ibp.cli.words import duration, listed, number, plural
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ibp.files.table import Table
+
+SHOWN_FEATURES = 5
+SHOWN_COLUMNS = 4
+# As on the report page: a feature came back if its match in another restart is this similar.
+CAME_BACK = 0.9
+ENDINGS = {
+    "converged": "converged",
+    "max_iter": "stopped at the limit of sweeps",
+    "time_limit": "stopped at the time limit",
+    "callback": "stopped",
+    "interrupted": "interrupted",
+}
+
+
+@dataclass(frozen=True)
+class FitSummary:
+    """A fitted model and what is worth telling about it."""
+
+    model: Any
+    table: Table
+    image_shape: tuple[int, int] | None
+    seconds: float
+    variance_explained: float
+    features_per_row: float | None
+    held_out: dict[str, Any] | None
+
+    @property
+    def most_used(self) -> list[int]:
+        """Features, the most used first; the largest first where use is not counted."""
+        import numpy as np
+
+        return [int(k) for k in np.argsort(-self.use, kind="stable")]
+
+    @property
+    def use(self) -> Any:
+        """How many rows have each feature, or how large it is."""
+        import numpy as np
+
+        counts = getattr(self.model, "feature_counts_", None)
+        return np.abs(self.model.components_).sum(axis=1) if counts is None else counts
+
+    def share(self, feature: int) -> float | None:
+        """In which share of the rows a feature is on."""
+        counts = getattr(self.model, "feature_counts_", None)
+        return None if counts is None else float(counts[feature] / self.model.n_samples_fit_)
+
+    def columns_of(self, feature: int) -> list[str]:
+        """The columns that a feature has most to do with."""
+        import numpy as np
+
+        names = self.table.column_names or [str(j + 1) for j in range(self.table.shape[1])]
+        component = np.abs(self.model.components_[feature])
+        order = np.argsort(-component, kind="stable")[:SHOWN_COLUMNS]
+        return [names[j] for j in order if component[j] > 0]
+
+    @property
+    def came_back(self) -> int | None:
+        """How many features came back in every other restart; None if there was no other."""
+        others = self.model.restart_evidence_.size - 1
+        if others < 1:
+            return None
+        similar = self.model.restart_similarity_ >= CAME_BACK
+        return int(similar.all(axis=0).sum())
+
+    @property
+    def similarity(self) -> float | None:
+        """How similar features are to their matches in other restarts, on average."""
+        import numpy as np
+
+        others = np.delete(self.model.restart_similarity_, self.model.restart_kept_, axis=0)
+        return float(others.mean()) if others.size else None
+
+    def values(self) -> dict[str, Any]:
+        """For machines."""
+        model = self.model
+        return {
+            "rows": self.table.shape[0],
+            "columns": self.table.shape[1],
+            "features": model.n_components_,
+            "evidence": model.evidence_,
+            "noise_std": model.noise_std_,
+            "sweeps": model.n_iter_,
+            "seconds": self.seconds,
+            "ending": model.ending_,
+            "variance_explained": self.variance_explained,
+            "features_per_row": self.features_per_row,
+            "held_out": self.held_out,
+            "restarts": {
+                "evidence": model.restart_evidence_,
+                "features": model.restart_n_components_,
+                "came_back": self.came_back,
+                "similarity": self.similarity,
+            },
+            "most_used": [
+                {"feature": k + 1, "share": self.share(k), "columns": self.columns_of(k)}
+                for k in self.most_used[:SHOWN_FEATURES]
+            ],
+        }
+
+    def show(self, console: Console) -> None:
+        """For people: facts, and the features that are used most."""
+        self.show_facts(console)
+        if self.model.n_components_ > 0:
+            self._show_features(console)
+
+    def show_facts(self, console: Console) -> None:
+        """How many features there are, and what is to be said of the fit."""
+        from rich.text import Text
+
+        model = self.model
+        n_rows, n_columns = self.table.shape
+        console.print(
+            Text.assemble(
+                (plural(model.n_components_, "feature"), "bold green"),
+                f" in {plural(n_rows, 'row')} and {plural(n_columns, 'column')}",
+            )
+        )
+        console.print()
+        self._show_grid(console)
+        console.print()
+        if model.n_components_ == 0:
+            console.print(
+                "No feature survived: the data look like noise at this level. Try more starts with "
+                "--restarts 5, or a lower level with --set noise_std=NUMBER."
+            )
+
+    def _show_grid(self, console: Console) -> None:
+        model = self.model
+        facts = {
+            "evidence": number(model.evidence_),
+            "fit": f"{plural(model.n_iter_, 'sweep')} in {duration(self.seconds)}, "
+            f"{ENDINGS[model.ending_]}",
+            "variance explained": f"{self.variance_explained:.0%}",
+        }
+        if self.features_per_row is not None:
+            facts["features per row"] = f"{self.features_per_row:.1f} on average"
+        if self.held_out is not None:
+            facts["held-out score"] = (
+                f"{self.held_out['score']:.4f} per entry, from "
+                f"{plural(self.held_out['n_entries'], 'hidden entry')}"
+            )
+        if self.came_back is not None and self.similarity is not None:
+            others = model.restart_evidence_.size - 1
+            where = {1: "the other restart", 2: "both other restarts"}.get(
+                others, f"all {others} other restarts"
+            )
+            facts["agreement"] = (
+                f"{self.came_back} of {model.n_components_} came back in {where}; similarity "
+                f"{self.similarity:.2f} on average"
+            )
+        print_facts(console, facts)
+
+    def _show_features(self, console: Console) -> None:
+        from rich.text import Text
+
+        shown = self.most_used[:SHOWN_FEATURES]
+        if self.image_shape is not None:
+            console.print("Most used features", style="bold")
+            self.show_pictures(console, shown)
+            return
+        console.print("Most used features, and the columns they show in", style="bold")
+        for k in shown:
+            share = self.share(k)
+            used = "" if share is None else f"{share:>5.0%} of rows   "
+            text = Text.assemble(f"  {k + 1:>4}   ", (used, "cyan"), listed(self.columns_of(k)))
+            console.print(text, no_wrap=True, overflow="ellipsis")
+
+    def show_pictures(self, console: Console, features: list[int]) -> None:
+        """Features as pictures, each with its number and how often it is on."""
+        from ibp.cli.pictures import print_pictures
+
+        assert self.image_shape is not None
+        images = [self.model.components_[k].reshape(self.image_shape) for k in features]
+        captions = []
+        for k in features:
+            share = self.share(k)
+            captions.append(f"{k + 1}" if share is None else f"{k + 1}: {share:.0%}")
+        print_pictures(console, images, captions)
+
+
+def summarize_fit(
+    model: Any,
+    table: Table,
+    seen: Any,
+    image_shape: tuple[int, int] | None,
+    held_out: dict[str, Any] | None,
+    seconds: float,
+) -> FitSummary:
+    """Measure a fit on what it has seen."""
+    import numpy as np
+
+    from ibp.evaluate import row_log_likelihood
+    from ibp.model.summary import summarize
+    from ibp.parallel import Workers
+
+    def squares(codes: Any, components: Any, intercept: Any) -> float:
+        sums, counts = row_log_likelihood(seen, codes, components, intercept, 1.0)
+        return float(-2.0 * sums.sum() - counts.sum() * np.log(2.0 * np.pi))
+
+    codes = model._training_codes()
+    means = summarize(seen, Workers(1)).means
+    nothing = np.zeros((len(codes), 0)), np.zeros((0, means.size))
+    around_means = squares(*nothing, means)
+    left = squares(codes, model.components_, model.intercept_)
+    explained = 1.0 - left / around_means if around_means > 0 else float("nan")
+    per_row = None if model.real_codes else float(codes.sum(axis=1).mean())
+    return FitSummary(model, table, image_shape, seconds, explained, per_row, held_out)
+
+
+def print_facts(console: Console, facts: dict[str, str]) -> None:
+    """Names and what there is to say of them, side by side."""
+    from rich.text import Text
+
+    margin = max(map(len, facts)) + 5
+    width = console.width if console.is_terminal else sys.maxsize
+    for name, fact in facts.items():
+        lines = [
+            part
+            for line in fact.splitlines() or [""]
+            for part in textwrap.wrap(line, max(20, width - margin)) or [""]
+        ]
+        console.print(
+            Text.assemble((f"  {name}".ljust(margin), "dim"), f"\n{' ' * margin}".join(lines)),
+            soft_wrap=True,
+        )
+
+
+def show_next_steps(console: Console, steps: dict[str, str]) -> None:
+    """Commands to go on with, and why."""
+    from rich.text import Text
+
+    console.print("Next", style="bold")
+    for command, why in steps.items():
+        console.print(Text(f"  {why}", style="dim"))
+        console.print(Text(f"    {command}"), soft_wrap=True)
+
+
+def quoted(path: Path) -> str:
+    """A path as it is typed in a shell."""
+    import shlex
+
+    return str(path) if sys.platform == "win32" else shlex.quote(str(path))

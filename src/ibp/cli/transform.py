@@ -1,0 +1,117 @@
+"""``ibp transform``: which rows of a data file have which features of a model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ibp.cli import options
+from ibp.cli.data import (
+    check_different,
+    check_outputs,
+    load_model,
+    match_columns,
+    places_named,
+    read_data,
+)
+from ibp.cli.problems import Refused, session
+from ibp.cli.words import plural
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+EXAMPLES = (
+    "ibp transform model.ibp new.csv -o features.csv",
+    "ibp transform model.ibp new.csv -o features.parquet --confidence sure.parquet",
+    "ibp transform model.ibp holes.csv -o features.npz --impute filled.csv",
+)
+
+
+def transform(
+    model: options.ModelFile,
+    data: options.DataFile,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Where the features go: .csv, .tsv, .parquet, .npz or .npy.",
+        ),
+    ],
+    confidence: Annotated[
+        Path | None,
+        typer.Option(
+            "--confidence",
+            metavar="FILE",
+            help="Also write how sure each entry is, in nats: near 0 it is not.",
+        ),
+    ] = None,
+    impute: Annotated[
+        Path | None,
+        typer.Option("--impute", metavar="FILE", help="Also write the data with the gaps filled."),
+    ] = None,
+    header: options.Header = None,
+    index: options.Index = None,
+    drop: options.Drop = None,
+    key: options.Key = None,
+    jobs: options.Jobs = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+) -> None:
+    """Write which rows of a data file have which features of a model.
+
+    Columns are matched to the model by name where both have names.
+    """
+    with session(quiet=quiet, json=json) as reporter:
+        from ibp.files.write import CODE_ENDINGS, TABLE_ENDINGS, write_codes, write_table
+
+        check_different(model, data, output, confidence, impute)
+        targets: dict[Path, Any] = {output: CODE_ENDINGS}
+        if confidence is not None:
+            targets[confidence] = CODE_ENDINGS
+        if impute is not None:
+            targets[impute] = TABLE_ENDINGS
+        check_outputs(targets, force=force)
+        table = read_data(reporter, data, header=header, index=index, drop=drop, key=key)
+        fitted = load_model(reporter, model)
+        if jobs is not None:
+            fitted.set_params(n_jobs=jobs)
+        if confidence is not None and not hasattr(fitted, "confidence"):
+            raise Refused(
+                f"{model.name} is a {type(fitted).__name__}, whose rows have a feature to some "
+                "degree: there is no --confidence to write."
+            )
+        table = match_columns(reporter, table, fitted, model)
+        names = {"row_names": table.row_names, "feature_names": None}
+        reporter.stage(f"Placing {plural(table.shape[0], 'row')}")
+        with places_named(table):
+            codes = fitted.transform(table.values)
+        write_codes(output, codes, **names, force=force)
+        reporter.wrote(output)
+        written = {"features": output}
+        if confidence is not None:
+            write_codes(confidence, fitted.confidence(table.values), **names, force=force)
+            reporter.wrote(confidence)
+            written["confidence"] = confidence
+        if impute is not None:
+            filled = replace(table, values=fitted.impute(table.values))
+            write_table(impute, filled, force=force)
+            written["imputed"] = impute
+        per_row = None if fitted.real_codes else float((codes > 0.5).sum(axis=1).mean())
+
+        def show(console: Console) -> None:
+            console.print(
+                f"{plural(codes.shape[0], 'row')}, {plural(codes.shape[1], 'feature')}"
+                + ("" if per_row is None else f", {per_row:.1f} per row on average")
+            )
+            console.print()
+            for what, path in written.items():
+                console.print(f"  {what:<10}  {path}", soft_wrap=True)
+
+        sizes = {"rows": codes.shape[0], "n_features": codes.shape[1], "features_per_row": per_row}
+        reporter.result(written | sizes, show, output)

@@ -1,0 +1,121 @@
+"""NumPy's own files: ``.npy``, read where it lies on disk, and ``.npz``, dense or sparse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from scipy import sparse
+
+from ibp.files.checks import dense_table, sparse_table
+from ibp.files.errors import DataFileError, damaged, did_you_mean, ending, listed, quoted
+from ibp.files.options import Options
+from ibp.files.table import Table
+
+# Arrays of text beside the matrix that name its rows and columns.
+NAMES = ("row_names", "column_names")
+
+
+def read(path: Path, options: Options) -> Table:
+    """Read a file of one array or several."""
+    options.refuse(path.name, "header", "index")
+    if ending(path) == ".npz":
+        return _read_archive(path, options)
+    options.refuse(path.name, "key")
+    return dense_table(_mapped(path), path.name)
+
+
+def _mapped(path: Path) -> Any:
+    """The array of a file, left on disk until it is used."""
+    try:
+        return np.lib.format.open_memmap(path, mode="r")
+    except ValueError as error:
+        if "Python objects" in str(error):
+            raise _holds_objects(path.name) from error
+        raise damaged(path) from error
+
+
+def _read_archive(path: Path, options: Options) -> Table:
+    """Read an archive of arrays, or one sparse matrix in its parts."""
+    with path.open("rb") as file:  # which NumPy would leave open where it fails
+        try:
+            archive = np.load(file, allow_pickle=False)
+        except ValueError as error:  # neither an archive nor an array
+            raise damaged(path) from error
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise damaged(path)
+        if {"format", "shape", "data"} <= set(archive.files):
+            options.refuse(path.name, "key")
+            return sparse_table(_sparse_matrix(path, file), path.name)
+        if "header" in archive.files and _is_model(archive):
+            raise DataFileError(
+                f"{path.name} is an ibp model file, not data; give the data to use it on."
+            )
+        key = _chosen(archive.files, options.key, path.name)
+        row_names, column_names = (_names(archive, name, path.name) for name in NAMES)
+        return dense_table(_array(archive, key, path.name), path.name, row_names, column_names)
+
+
+def _sparse_matrix(path: Path, file: BinaryIO) -> Any:
+    """The matrix whose parts SciPy put into an archive."""
+    file.seek(0)
+    try:
+        return sparse.load_npz(file)
+    except (ValueError, KeyError, IndexError, TypeError, NotImplementedError) as error:
+        raise damaged(path) from error
+
+
+def _is_model(archive: Any) -> bool:
+    """Whether an archive's header is that of a model."""
+    from ibp.persistence import FORMAT
+
+    try:
+        header = json.loads(archive["header"].tobytes().decode("utf-8"))
+    except ValueError:
+        return False
+    return isinstance(header, dict) and header.get("format") == FORMAT
+
+
+def _chosen(names: list[str], key: str | None, source: str) -> str:
+    """The name of the array that is the matrix."""
+    if key is not None and key in names:
+        return key
+    arrays = [name for name in names if name not in NAMES]
+    choice = listed(map(quoted, arrays))
+    if key is not None:
+        near = did_you_mean(key, arrays)
+        raise DataFileError(f"{source} has no array {quoted(key)}{near}; it has {choice}.")
+    if not arrays:
+        raise DataFileError(f"{source} holds no array; give a file that holds data.")
+    if len(arrays) > 1:
+        raise DataFileError(
+            f"{source} holds several arrays, {choice}; say which one is the data by its key."
+        )
+    return arrays[0]
+
+
+def _array(archive: Any, key: str, source: str) -> Any:
+    try:
+        return archive[key]
+    except ValueError as error:
+        if "allow_pickle" in str(error):
+            raise _holds_objects(source) from error
+        raise DataFileError(
+            f"{source} has a damaged array {quoted(key)}; save it again."
+        ) from error
+
+
+def _names(archive: Any, name: str, source: str) -> list[str] | None:
+    """An array of names, if the archive has it."""
+    if name not in archive.files:
+        return None
+    return [str(entry) for entry in _array(archive, name, source).ravel()]
+
+
+def _holds_objects(source: str) -> DataFileError:
+    return DataFileError(
+        f"{source} holds Python objects, which are never loaded because that could run code; save "
+        "an array of numbers instead."
+    )

@@ -1,0 +1,74 @@
+"""Writing a file all or nothing. Needs the standard library only."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextlib.contextmanager
+def atomic(path: str | PathLike[str], *, force: bool = False) -> Iterator[BinaryIO]:
+    """Open a new file for writing, which takes its name only when all has been written.
+
+    The bytes go to a hidden file beside the target. If the block fails or is interrupted, that file
+    is removed, and the target is what it was.
+
+    Parameters
+    ----------
+    path : path-like
+        The file to be written. If it is a link, the file that it points to is written, and the link
+        stays.
+    force : bool
+        Whether a file that is there may be replaced. Without it, a file that appears while the
+        block runs is left alone too.
+
+    Yields
+    ------
+    file
+        Open for writing bytes.
+
+    Raises
+    ------
+    FileExistsError
+        If the target exists, and is not an ordinary file or may not be replaced.
+    OSError
+        If the target cannot be written.
+    """
+    target = Path(os.path.realpath(path))
+    if os.path.lexists(target) and not (force and target.is_file()):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    temporary = target.with_name(f".ibp-{secrets.token_hex(6)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if force:
+            with contextlib.suppress(FileNotFoundError):
+                temporary.chmod(target.stat().st_mode & 0o777)
+            temporary.replace(target)
+        else:
+            _take_free_name(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _take_free_name(temporary: Path, target: Path) -> None:
+    """Give a finished file its name, or raise FileExistsError if another has it by now."""
+    try:
+        os.link(temporary, target)  # unlike a rename, never replaces
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        target.touch(exist_ok=False)  # the name is ours from here on, so a rename takes no one's
+        try:
+            temporary.replace(target)
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise

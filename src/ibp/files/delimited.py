@@ -1,0 +1,390 @@
+"""Text with one line per row: comma, semicolon, tab or space between the cells.
+
+Arrow parses the file on all cores. It says little when it refuses, so then the file is read again,
+slowly, cell by cell, which either finds the place of the trouble or copes with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import itertools
+import re
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from ibp.files.checks import ARROW_ROOM, has_room, new_matrix, too_large
+from ibp.files.errors import DataFileError, counted, quoted
+from ibp.files.options import Options, find_index, kept_columns
+from ibp.files.table import Table
+
+MISSING = ("", "NA", "NaN", "nan", "null", "NULL", "None", "N/A", "n/a", "#N/A", "<NA>", "-", "?")
+TRUE = ("TRUE", "True", "true")
+FALSE = ("FALSE", "False", "false")
+INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
+NUMBER = {
+    ".": re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII),
+    ",": re.compile(r"[+-]?(\d+,?\d*|,\d+)([eE][+-]?\d+)?", re.ASCII),
+}
+# What stands between cells, and before decimals; the first of those that fit equally well is taken.
+DIALECTS = ((",", "."), ("\t", "."), (";", "."), (";", ","), ("\t", ","), (" ", "."))
+# As much is looked at for that: so many lines, or fewer if they are long.
+N_LINES = 200
+N_CHARACTERS = 300_000
+# Where there is too little memory for Arrow, files up to this size are read slowly.
+SLOW_LIMIT = 20_000_000
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a file is to be read."""
+
+    delimiter: str
+    decimal: str
+    n_cells: int
+    names: list[str] | None  # one per cell of a row
+    index: int | None
+    kept: list[int]  # cells of a row that are data
+    yes_no: frozenset[int]  # those of them that hold TRUE and FALSE
+    header_lines: int
+    line_length: int  # on average, of those that were looked at
+
+    @property
+    def block_size(self) -> int:
+        """Bytes that Arrow parses at a time, with an array for each column: so, many rows."""
+        return min(2**28, max(2**20, 256 * self.line_length))
+
+    def column(self, j: int) -> str:
+        """A column, as a sentence calls it."""
+        return f"column {j + 1}" if self.names is None else f"column {quoted(self.names[j])}"
+
+
+def read(path: Path, options: Options) -> Table:
+    """Read delimited text."""
+    options.refuse(path.name, "key")
+    try:
+        layout = _detect(path, options)
+        quick = _read_quickly(path, layout) if _has_room_for_arrow(path, layout) else None
+        values, row_names = quick or _read_slowly(path, layout)
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, error) from error
+    names = layout.names
+    kept_names = None if names is None else [names[j] for j in layout.kept]
+    return Table(values, row_names, kept_names, None, path.name)
+
+
+# Detection
+
+
+def _detect(path: Path, options: Options) -> Layout:
+    """Find a file's layout from its first lines and what the caller says."""
+    source = path.name
+    lines = _first_lines(path)
+    if not any(line.strip() for line in lines):
+        raise DataFileError(f"{source} is empty; give a file that holds data.")
+    delimiter, decimal = _dialect(path, lines)
+    reader = csv.reader(lines, delimiter=delimiter)
+    first = _next_row(reader, source)
+    header_lines = reader.line_num
+    body = _sample(reader)
+    names: list[str] | None = first
+    has_header = _is_header(first, body, decimal) if options.header is None else options.header
+    if not has_header:
+        body, names, header_lines = [first, *body], None, 0
+    if not body:
+        raise DataFileError(f"{source} has a header but no rows; give a file that holds data.")
+    n_cells = _usual_width(body)
+    if names is not None and len(names) == n_cells - 1:  # as R writes it
+        names = ["", *names]
+    if names is not None and len(names) != n_cells:
+        raise DataFileError(
+            f"{source} has {counted(len(names), 'name')} in its header (line {header_lines}), but "
+            f"{counted(n_cells, 'cell')} in its rows; correct the header."
+        )
+    columns = list(itertools.zip_longest(*body, fillvalue=""))[:n_cells]
+    index = _find_index(options.index, names, columns, decimal, source)
+    kept = kept_columns(options.drop, names, n_cells, source)
+    kept = [j for j in kept if j != index]
+    yes_no = frozenset(j for j in kept if _is_yes_no(columns[j]))
+    length = -(-sum(map(len, lines)) // len(lines))
+    return Layout(delimiter, decimal, n_cells, names, index, kept, yes_no, header_lines, length)
+
+
+def _first_lines(path: Path) -> list[str]:
+    """The first lines of a file of text."""
+    with _open_binary(path) as file:
+        start = file.read(4096)
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataFileError(f"{path.name} is in UTF-16; save it as UTF-8.")
+    if b"\0" in start:
+        raise DataFileError(
+            f"{path.name} is not text, although its name says so; save the data as text, or give "
+            "the file the ending of what it is."
+        )
+    lines: list[str] = []
+    n_characters = 0
+    with _open_text(path) as file:
+        for line in file:
+            lines.append(line)
+            n_characters += len(line)
+            if len(lines) == N_LINES or (n_characters > N_CHARACTERS and len(lines) > 4):
+                break
+    return lines
+
+
+def _dialect(path: Path, lines: list[str]) -> tuple[str, str]:
+    """Delimiter and decimal sign under which most cells below the first row are numbers."""
+    tabs = ".tsv" in [suffix.lower() for suffix in path.suffixes]
+    candidates = [dialect for dialect in DIALECTS if not tabs or dialect[0] == "\t"]
+
+    def fit(dialect: tuple[str, str]) -> tuple[bool, float]:
+        delimiter, decimal = dialect
+        rows = _sample(csv.reader(lines, delimiter=delimiter))
+        rows = rows[1:] or rows
+        cells = [cell for row in rows for cell in row]
+        fitting = sum(cell.strip() in MISSING or _is_number(cell, decimal) for cell in cells)
+        return _usual_width(rows) > 1, fitting / max(1, len(cells))
+
+    return max(candidates, key=fit)  # the first of the best
+
+
+def _sample(reader: Any) -> list[list[str]]:
+    """The rows of the first lines, as far as they can be split into cells."""
+    rows: list[list[str]] = []
+    # What cannot be split is found again, with its place, when the whole file is read.
+    with contextlib.suppress(csv.Error):
+        rows.extend(row for row in reader if row)
+    return rows
+
+
+def _usual_width(rows: Sequence[Sequence[str]]) -> int:
+    """The number of cells that most rows have."""
+    return Counter(map(len, rows)).most_common(1)[0][0] if rows else 0
+
+
+def _next_row(reader: Any, source: str) -> list[str]:
+    try:
+        return next(row for row in reader if row)
+    except csv.Error as error:
+        raise _unreadable(source, reader.line_num, error) from error
+
+
+def _is_header(first: Sequence[str], body: Sequence[Sequence[str]], decimal: str) -> bool:
+    """Whether a file's first row holds names."""
+    if any(not _is_number(cell, decimal) and cell.strip() not in MISSING for cell in first):
+        return True
+    if not body:
+        return False
+    lacks_corner = first[0] == "" or len(first) == len(body[0]) - 1  # as pandas or R write it
+    if lacks_corner and _is_text([row[0] for row in body], decimal):
+        return True
+    # pandas numbers columns without names 0, 1, 2 ...; a matrix that counts on is data.
+    numbers = first[1:] if first[0] == "" else first
+    if numbers != [str(number) for number in range(len(numbers))]:
+        return False
+    return first[0] == "" or (len(numbers) > 2 and body[0][0].strip() != str(len(numbers)))
+
+
+def _find_index(
+    wanted: str | int | None,
+    names: list[str] | None,
+    columns: Sequence[Sequence[str]],
+    decimal: str,
+    source: str,
+) -> int | None:
+    """The column that names the rows, or None."""
+    if wanted is not None:
+        return find_index(wanted, names, len(columns), source)
+    unnamed = names is not None and names[0] == ""
+    return 0 if len(columns) > 1 and (unnamed or _is_text(columns[0], decimal)) else None
+
+
+def _is_text(cells: Sequence[str], decimal: str) -> bool:
+    """Whether most of a column's cells are words rather than values."""
+    words = sum(not _is_value(cell, decimal) for cell in cells)
+    return 2 * words > len(cells)
+
+
+def _is_yes_no(cells: Sequence[str]) -> bool:
+    """Whether a column says TRUE or FALSE, and no number but 0 and 1."""
+    values = {cell.strip() for cell in cells}.difference(MISSING)
+    return bool(values.difference("01")) and values <= {*TRUE, *FALSE, "0", "1"}
+
+
+def _is_value(cell: str, decimal: str) -> bool:
+    cell = cell.strip()
+    return cell in MISSING + TRUE + FALSE or _is_number(cell, decimal)
+
+
+def _is_number(cell: str, decimal: str) -> bool:
+    cell = cell.strip()
+    return NUMBER[decimal].fullmatch(cell) is not None or INFINITE.fullmatch(cell) is not None
+
+
+# Reading
+
+
+def _has_room_for_arrow(path: Path, layout: Layout) -> bool:
+    """Whether Arrow can be trusted with a file; a sentence if the slow reader cannot either."""
+    n_bytes = path.stat().st_size * (4 if path.suffix.lower() == ".gz" else 1)
+    n_rows = n_bytes // layout.line_length + 1
+    size = 8 * n_rows * len(layout.kept)
+    if has_room(2 * size + 8 * layout.block_size + ARROW_ROOM):
+        return True
+    if n_bytes > SLOW_LIMIT or not has_room(2 * size):
+        raise too_large(n_rows, len(layout.kept), np.float64, path.name, about="about ")
+    return False
+
+
+def _read_quickly(path: Path, layout: Layout) -> tuple[Any, list[str] | None] | None:
+    """Parse a file with Arrow; None if it refuses, or finds an infinity."""
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    cells = [str(j) for j in range(layout.n_cells)]
+    types = {cells[j]: pa.bool_() if j in layout.yes_no else pa.float64() for j in layout.kept}
+    wanted = [cells[j] for j in layout.kept]
+    if layout.index is not None:
+        types[cells[layout.index]] = pa.string()
+        wanted.append(cells[layout.index])
+    try:
+        parsed = arrow_csv.read_csv(
+            str(path),
+            arrow_csv.ReadOptions(
+                column_names=cells, skip_rows=layout.header_lines, block_size=layout.block_size
+            ),
+            arrow_csv.ParseOptions(
+                delimiter=layout.delimiter, newlines_in_values=layout.index is not None
+            ),
+            arrow_csv.ConvertOptions(
+                column_types=types,
+                include_columns=wanted,
+                null_values=list(MISSING),
+                true_values=[*TRUE, "1"],
+                false_values=[*FALSE, "0"],
+                decimal_point=layout.decimal,
+            ),
+        )
+    except (pa.ArrowInvalid, OSError):
+        return None
+    values = new_matrix(parsed.num_rows, len(layout.kept), np.float64, path.name)
+    start = 0
+    for batch in parsed.to_batches():
+        part = values[start : start + batch.num_rows]
+        for j in range(len(layout.kept)):
+            part[:, j] = _floats(batch.column(j))
+        if np.isinf(part).any():
+            return None
+        start += batch.num_rows
+    return values, None if layout.index is None else parsed.column(len(layout.kept)).to_pylist()
+
+
+def _floats(column: Any) -> Any:
+    """An Arrow array of numbers or truth values, with NaN in its gaps."""
+    import pyarrow as pa
+
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8()).cast(pa.float64())
+    return column.to_numpy(zero_copy_only=False)
+
+
+def _read_slowly(path: Path, layout: Layout) -> tuple[Any, list[str] | None]:
+    """Read cell by cell; a cell that cannot be read is told with its place."""
+    numbers = array("d")
+    row_names: list[str] | None = None if layout.index is None else []
+    n_rows = 0
+    for line, cells in _rows(path, layout):
+        n_rows += 1
+        place = f"row {n_rows} (line {line})"
+        if len(cells) != layout.n_cells:
+            only = "only " if len(cells) < layout.n_cells else ""
+            raise DataFileError(
+                f"{path.name}, {place}, has {only}{counted(len(cells), 'cell')} where "
+                f"{layout.n_cells} are expected; correct that line (text that holds the delimiter "
+                "must be in quotes)."
+            )
+        if row_names is not None and layout.index is not None:
+            row_names.append(cells[layout.index])
+        for j in layout.kept:
+            number = _number(cells[j].strip(), layout.decimal, j in layout.yes_no)
+            if isinstance(number, str):
+                raise DataFileError(
+                    f"{path.name}, {place}, {layout.column(j)}, holds {quoted(cells[j])}, which "
+                    f"{number}; correct it, leave the cell empty if the value is missing, or drop "
+                    "the column."
+                )
+            numbers.append(number)
+    values = np.array(numbers).reshape(n_rows, len(layout.kept))
+    return values, row_names
+
+
+def _number(cell: str, decimal: str, yes_no: bool) -> float | str:
+    """The value of a cell, or why it has none."""
+    if cell in MISSING:
+        return np.nan
+    if yes_no:
+        one, zero = cell in (*TRUE, "1"), cell in (*FALSE, "0")
+        return float(one) if one or zero else "is neither TRUE nor FALSE as the cells above it"
+    if INFINITE.fullmatch(cell):
+        return "is not finite"
+    if not NUMBER[decimal].fullmatch(cell):
+        return "is not a number"
+    number = float(cell.replace(",", "."))
+    return number if np.isfinite(number) else "is too large"
+
+
+def _rows(path: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:
+    """The rows below the header, each with the line of the file that it begins in."""
+    with _open_text(path) as file:
+        for _ in range(layout.header_lines):
+            next(file)
+        reader = csv.reader(file, delimiter=layout.delimiter)
+        while True:
+            line = layout.header_lines + reader.line_num + 1
+            try:
+                cells = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                raise _unreadable(path.name, line, error) from error
+            if len(cells) > 1 or (cells and (layout.n_cells == 1 or cells[0].strip())):
+                yield line, cells
+
+
+def _unreadable(source: str, line: int, error: csv.Error) -> DataFileError:
+    return DataFileError(
+        f"{source} cannot be split into cells from line {line} on ({error}); look for a quote that "
+        "is not closed."
+    )
+
+
+def _not_utf8(path: Path, error: UnicodeDecodeError) -> DataFileError:
+    """The sentence for text in another encoding, with the first line that shows it."""
+    with _open_binary(path) as file:
+        for line, content in enumerate(file, 1):
+            try:
+                content.decode("utf-8")
+            except UnicodeDecodeError as place:
+                byte = content[place.start]
+                return DataFileError(
+                    f"{path.name} is not UTF-8 text: line {line} has the byte 0x{byte:02x} "
+                    f"({bytes([byte]).decode('latin-1')!r} in Latin-1); save it as UTF-8."
+                )
+    return DataFileError(f"{path.name} is not UTF-8 text ({error.reason}); save it as UTF-8.")
+
+
+def _open_binary(path: Path) -> Any:
+    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
+
+
+def _open_text(path: Path) -> TextIO:
+    """A file as text whose line ends are left alone, without a mark of byte order."""
+    opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    return opener(path, "rt", encoding="utf-8-sig", newline="")

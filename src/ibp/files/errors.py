@@ -1,0 +1,81 @@
+"""What is wrong with a file, in one sentence."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+# What to do with a matrix that does not fit into memory.
+SMALLER = (
+    "save the matrix as float32 in a .npy file, which is read piece by piece, or as a sparse .npz "
+    "file, or take fewer rows"
+)
+
+
+class DataFileError(ValueError):
+    """A data file that cannot be read, or a result that cannot be written.
+
+    Its text is one sentence for the person who named the file: which file, where in it, what is
+    there, and what to do.
+    """
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question that offers the nearest known name, or nothing."""
+    lowered = {other.lower(): other for other in known}
+    near = difflib.get_close_matches(name.lower(), lowered, n=1)
+    return f" (did you mean {quoted(lowered[near[0]])}?)" if near else ""
+
+
+def listed(words: Iterable[str], last: str = "and", limit: int = 12) -> str:
+    """Words joined as in a sentence; beyond a limit, how many more there are."""
+    words = list(words)
+    if len(words) > limit:
+        words = [*words[: limit - 1], f"{len(words) - limit + 1} more"]
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def quoted(text: object, limit: int = 40) -> str:
+    """Text from a file in quotes, on one line, with what cannot be printed spelt out."""
+    text = str(text)
+    text = text if len(text) <= limit else text[: limit - 1] + "…"
+    plain = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return f'"{"".join(plain)}"'
+
+
+def counted(number: int, thing: str) -> str:
+    """A number and its thing, in the plural where there are several."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def in_bytes(number: float) -> str:
+    """A size of memory in the unit that suits it."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:,.3g} TB"
+
+
+def ending(path: Path) -> str:
+    """The part of a file's name that says what it is, in lower case."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    return "".join(suffixes[-2:] if suffixes[-1:] == [".gz"] else suffixes[-1:])
+
+
+def damaged(path: Path) -> DataFileError:
+    """The sentence for a file that breaks off or makes no sense."""
+    return DataFileError(
+        f"{path.name} is damaged, cut short, or not a {ending(path)} file; save or copy it again."
+    )
+
+
+def needs_package(source: str, error: ImportError, extra: str) -> DataFileError:
+    """The sentence for a file whose kind needs a package that is not installed."""
+    return DataFileError(
+        f"{source} needs the package {error.name}, which is not installed; "
+        f'run pip install "ibp[{extra}]".'
+    )

@@ -1,0 +1,64 @@
+"""What the caller says about a file, where it is not to be detected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ibp.files.errors import DataFileError, did_you_mean, listed, quoted
+
+
+@dataclass(frozen=True)
+class Options:
+    """The arguments of ``read_table`` as its readers see them."""
+
+    header: bool | None = None
+    index: str | int | None = None
+    drop: tuple[str, ...] = ()
+    key: str | None = None
+
+    def refuse(self, source: str, *names: str) -> None:
+        """Say that an option has no meaning for a kind of file."""
+        for name in names:
+            if getattr(self, name) is not None:
+                raise DataFileError(
+                    f"{source} is of a kind to which the option {quoted(name)} does not apply; "
+                    "leave it away."
+                )
+
+
+def find_column(
+    wanted: str | int, names: Sequence[str] | None, n_columns: int, source: str
+) -> list[int]:
+    """Positions of the columns of a name, or the one of a number that counts from 1."""
+    if isinstance(wanted, str):
+        found = [j for j, name in enumerate(names or ()) if name == wanted]
+        if found:
+            return found
+    number = str(wanted)
+    if number.isdecimal() and 1 <= int(number) <= n_columns:
+        return [int(number) - 1]
+    if names is None:
+        raise DataFileError(
+            f"{source} has no column {quoted(wanted)}: its columns have no names; give a number "
+            f"from 1 to {n_columns}."
+        )
+    near, known = did_you_mean(number, names), listed(map(quoted, names))
+    raise DataFileError(f"{source} has no column {quoted(wanted)}{near}; its columns are {known}.")
+
+
+def find_index(
+    wanted: str | int, names: Sequence[str] | None, n_columns: int, source: str
+) -> int | None:
+    """Position of the column that is to name the rows; 0 stands for none."""
+    if wanted == 0 or (wanted == "0" and "0" not in (names or ())):
+        return None
+    return find_column(wanted, names, n_columns, source)[0]
+
+
+def kept_columns(
+    drop: Sequence[str], names: Sequence[str] | None, n_columns: int, source: str
+) -> list[int]:
+    """Positions of the columns that are left when some are dropped."""
+    dropped = {j for name in drop for j in find_column(name, names, n_columns, source)}
+    return [j for j in range(n_columns) if j not in dropped]

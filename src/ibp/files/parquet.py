@@ -1,0 +1,102 @@
+"""Parquet files, with the index that pandas notes in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ibp.files.checks import ARROW_ROOM, float_type, has_room, new_matrix
+from ibp.files.errors import DataFileError, damaged, quoted
+from ibp.files.options import Options, find_index, kept_columns
+from ibp.files.table import Table
+
+
+def read(path: Path, options: Options) -> Table:
+    """Read a Parquet file, a group of rows at a time."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    options.refuse(path.name, "header", "key")
+    if not has_room(4 * path.stat().st_size + ARROW_ROOM):
+        raise MemoryError
+    try:
+        with parquet.ParquetFile(path) as file:
+            return _read(file, options, path.name)
+    except pa.ArrowInvalid as error:
+        raise damaged(path) from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise damaged(path) from error  # Arrow's word for broken pages
+
+
+def _read(file: Any, options: Options, source: str) -> Table:
+    schema = file.schema_arrow
+    index = _find_index(schema, options.index, source)
+    kept = kept_columns(options.drop, schema.names, len(schema.names), source)
+    kept = [j for j in kept if j not in index]
+    dtypes = [_dtype(schema.field(j), source) for j in kept]
+    dtype = max(dtypes, key=lambda dtype: dtype.itemsize, default=np.dtype(np.float64))
+    values = new_matrix(file.metadata.num_rows, len(kept), dtype, source)
+    row_names: list[str] = []
+    start = 0
+    for batch in file.iter_batches():
+        part = values[start : start + batch.num_rows]
+        for position, j in enumerate(kept):
+            part[:, position] = _floats(batch.column(j))
+        if index:
+            columns = [batch.column(j).to_pylist() for j in index]
+            row_names += [
+                ", ".join("" if name is None else str(name) for name in names)
+                for names in zip(*columns, strict=True)
+            ]
+        start += batch.num_rows
+    names = [schema.names[j] for j in kept]
+    return Table(values, row_names if index else None, names, None, source)
+
+
+def _find_index(schema: Any, wanted: str | int | None, source: str) -> list[int]:
+    """The columns that name the rows: those asked for, those of pandas, or a first one of text."""
+    import pyarrow as pa
+
+    if wanted is not None:
+        chosen = find_index(wanted, schema.names, len(schema.names), source)
+        return [] if chosen is None else [chosen]
+    noted = (schema.pandas_metadata or {}).get("index_columns", [])
+    # An index that merely counts is noted as a range and has no column.
+    index = [schema.get_field_index(name) for name in noted if isinstance(name, str)]
+    if index or len(schema.names) < 2:
+        return [j for j in index if j >= 0]
+    first = schema.field(0).type
+    is_text = pa.types.is_string(first) or pa.types.is_large_string(first)
+    return [0] if is_text else []
+
+
+def _dtype(field: Any, source: str) -> Any:
+    """The floating type for a column, or a sentence if it does not hold numbers."""
+    import pyarrow as pa
+
+    kind = field.type
+    if pa.types.is_boolean(kind):
+        return np.dtype(np.float32)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return float_type(kind.to_pandas_dtype())
+    if pa.types.is_decimal(kind) or pa.types.is_null(kind):
+        return np.dtype(np.float64)
+    raise DataFileError(
+        f"{source}, column {quoted(field.name)}, holds values of type {kind}, which are not "
+        "numbers; drop the column, or save it as numbers."
+    )
+
+
+def _floats(column: Any) -> Any:
+    """An Arrow array of numbers, with NaN in its gaps."""
+    import pyarrow as pa
+
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    if not pa.types.is_floating(column.type):
+        column = column.cast(pa.float64(), safe=False)
+    return column.to_numpy(zero_copy_only=False)

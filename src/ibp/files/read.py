@@ -1,0 +1,178 @@
+"""Reading a data file of any kind that we know."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import gzip
+import importlib
+import zipfile
+import zlib
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+from ibp.files.errors import (
+    SMALLER,
+    DataFileError,
+    damaged,
+    did_you_mean,
+    ending,
+    in_bytes,
+    listed,
+    needs_package,
+)
+from ibp.files.options import Options, kept_columns
+from ibp.files.table import Table
+
+# Ending -> module whose `read` knows it.
+READERS = {
+    ".npy": "arrays",
+    ".npz": "arrays",
+    ".csv": "delimited",
+    ".csv.gz": "delimited",
+    ".tsv": "delimited",
+    ".tsv.gz": "delimited",
+    ".txt": "delimited",
+    ".txt.gz": "delimited",
+    ".parquet": "parquet",
+    ".mtx": "matrix_market",
+    ".mtx.gz": "matrix_market",
+    ".h5ad": "anndata_file",
+}
+# The extra that a reader needs, if it is not that of the command line.
+EXTRAS = {"anndata_file": "anndata"}
+# Readers that leave columns out at once, because these may hold text.
+DROPPED_WHILE_READ = {"delimited", "parquet"}
+# Files that people may well try, and what to do with them.
+ADVICE = {
+    ".ibp": "is a model file, not data; give the data to use it on",
+    ".xlsx": "is a spreadsheet; save it as CSV and give that file",
+    ".xls": "is a spreadsheet; save it as CSV and give that file",
+    ".ods": "is a spreadsheet; save it as CSV and give that file",
+    ".png": "is a single image; give the folder that holds the images",
+    ".jpg": "is a single image; give the folder that holds the images",
+    ".jpeg": "is a single image; give the folder that holds the images",
+    ".zip": "is an archive; unpack it and give the file in it",
+}
+
+
+def read_table(
+    path: str | PathLike[str],
+    *,
+    header: bool | None = None,
+    index: str | int | None = None,
+    drop: Sequence[str] = (),
+    key: str | None = None,
+) -> Table:
+    """Read a data matrix.
+
+    Known are ``.npy`` (memory-mapped), ``.npz`` (dense, or sparse as SciPy writes it), ``.csv``,
+    ``.tsv`` and ``.txt`` (also compressed, ``.csv.gz``), ``.parquet``, ``.mtx``, ``.h5ad``, and a
+    folder of images of one size. Nothing in a file is ever executed.
+
+    Parameters
+    ----------
+    path : path-like
+        The file or folder.
+    header : bool, optional
+        Whether the first line of a delimited file holds the names of its columns. By default it
+        does unless all its cells are numbers.
+    index : str or int, optional
+        The column that holds the names of the rows: its name, or its number, counted from 1; 0 for
+        none. By default the first column is taken if it has no name of its own or holds text.
+    drop : sequence of str
+        Columns to leave out: names, or numbers counted from 1 where there is no such name.
+    key : str, optional
+        Which array of an ``.npz`` file that has several, or which layer of an ``.h5ad`` file.
+
+    Returns
+    -------
+    Table
+        float32 and float64 stay as they are. Half precision, booleans, integers of 8 and 16 bits
+        and the grey values of images become float32; other integers, and all numbers in text,
+        become float64. Sparse matrices stay sparse. Missing entries are NaN.
+
+    Raises
+    ------
+    DataFileError
+        If the file cannot be read, with the place of the trouble in one sentence.
+    """
+    path = Path(path)
+    options = Options(header, index, tuple(drop), key)
+    kind = _kind(path)
+    try:
+        module = importlib.import_module(f"ibp.files.{kind}")
+        table = module.read(path, options)
+    except MemoryError as error:
+        raise _too_large(path) from error
+    except ImportError as error:
+        raise needs_package(path.name, error, EXTRAS.get(kind, "cli")) from error
+    except PermissionError as error:
+        raise DataFileError(f"{path} may not be read by you; change its permissions.") from error
+    except (EOFError, zlib.error, zipfile.BadZipFile, gzip.BadGzipFile) as error:
+        raise damaged(path) from error
+    except OSError as error:
+        if error.errno == errno.ENOMEM:
+            raise _too_large(path) from error
+        raise DataFileError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if kind not in DROPPED_WHILE_READ:
+        table = _without_columns(table, options.drop)
+    from ibp.files.checks import check_table
+
+    return check_table(table)
+
+
+def _kind(path: Path) -> str:
+    """The module that reads a file, or a sentence if there is no such file or module."""
+    if path.is_dir():
+        return "images"
+    if not path.exists():
+        raise _missing(path)
+    end = ending(path)
+    if end in ADVICE:
+        raise DataFileError(f"{path.name} {ADVICE[end]}.")
+    if end not in READERS:
+        known = listed(known for known in READERS if not known.endswith(".gz"))
+        has = f"the unknown ending {end}" if end else "no ending that says what it is"
+        raise DataFileError(
+            f"{path.name} has {has}; ibp reads {known} files, and folders of images."
+        )
+    if not path.is_file():
+        raise DataFileError(f"{path} is not an ordinary file; save the data in a file first.")
+    if path.stat().st_size == 0:
+        raise DataFileError(f"{path.name} is empty; give a file that holds data.")
+    return READERS[end]
+
+
+def _too_large(path: Path) -> DataFileError:
+    """The sentence for a file that memory has no room for, if the matrix's size is not known."""
+    return DataFileError(
+        f"{path.name} ({in_bytes(path.stat().st_size)}) does not fit into memory; {SMALLER}."
+    )
+
+
+def _missing(path: Path) -> DataFileError:
+    """The sentence for a file that is not there."""
+    folder = path.parent
+    if not folder.is_dir():
+        return DataFileError(f"{path} does not exist: there is no folder {folder}.")
+    try:
+        near = did_you_mean(path.name, [entry.name for entry in folder.iterdir()])
+    except OSError:
+        near = ""
+    return DataFileError(f"{path} does not exist{near}; check the name and the folder.")
+
+
+def _without_columns(table: Table, drop: Sequence[str]) -> Table:
+    """The table without some of its columns."""
+    if not drop:
+        return table
+    names = table.column_names
+    kept = kept_columns(drop, names, table.shape[1], table.source)
+    return dataclasses.replace(
+        table,
+        values=table.values[:, kept],
+        column_names=None if names is None else [names[j] for j in kept],
+        image_shape=None,
+    )

@@ -1,0 +1,53 @@
+"""A data matrix as it comes from a file, with the names of its rows and columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A matrix and what its file says about it.
+
+    Attributes
+    ----------
+    values : ndarray or scipy.sparse.csr_array
+        Rows are observations. float32 or float64; NaN where a value is missing. It may be
+        memory-mapped and read-only.
+    row_names, column_names : list of str or None
+        None where the file has none.
+    image_shape : tuple of int or None
+        Height and width, where each row is an image.
+    source : str
+        The name of the file, for people.
+    """
+
+    values: Any
+    row_names: list[str] | None = None
+    column_names: list[str] | None = None
+    image_shape: tuple[int, int] | None = None
+    source: str = ""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        n_rows, n_columns = self.values.shape
+        return int(n_rows), int(n_columns)
+
+    @property
+    def n_missing(self) -> int:
+        """Number of missing entries."""
+        import numpy as np
+
+        return sum(int(np.isnan(values).sum()) for _, values in pieces(self.values))
+
+
+def pieces(values: Any) -> Any:
+    """Yield the stored numbers in pieces of about 32 MB, each with its first row (0 if sparse)."""
+    if not hasattr(values, "strides"):  # sparse
+        yield 0, values.data
+        return
+    n_rows = max(1, 2**22 // max(1, values.shape[1]))
+    for start in range(0, len(values), n_rows):
+        yield start, values[start : start + n_rows]

@@ -1,0 +1,268 @@
+"""Writing results: whole or not at all, and over nothing that was there before."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ibp.files.atomic import atomic
+from ibp.files.errors import DataFileError, did_you_mean, listed, needs_package
+from ibp.files.table import Table
+
+CODE_ENDINGS = (".csv", ".tsv", ".parquet", ".npz", ".npy")
+TABLE_ENDINGS = (*CODE_ENDINGS, ".mtx")
+
+
+def check_target(
+    path: str | PathLike[str], *, force: bool = False, endings: Sequence[str] = ()
+) -> Path:
+    """Refuse a file that could not be written, before any work is done for it.
+
+    Parameters
+    ----------
+    path : path-like
+        The file to be written.
+    force : bool
+        Whether a file that is there may be replaced.
+    endings : sequence of str
+        What the name may end in, if that matters.
+
+    Returns
+    -------
+    Path
+        The path.
+
+    Raises
+    ------
+    DataFileError
+        If the file exists and may not be replaced, its folder is missing or may not be written to,
+        or its ending is not among those asked for.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise DataFileError(f"{path} is a folder; name a file to write.")
+    if endings and path.suffix.lower() not in endings:
+        raise DataFileError(
+            f"{path} cannot be written, because its name must end in {listed(endings, 'or')}."
+        )
+    target = Path(os.path.realpath(path))
+    folder = target.parent
+    if not folder.is_dir():
+        near = did_you_mean(folder.name, _folders(folder.parent))
+        raise DataFileError(
+            f"{path} cannot be written, because there is no folder {path.parent}{near}; "
+            "create it, or name another."
+        )
+    if target.exists() and not target.is_file():  # a device or a pipe must not become a file
+        raise DataFileError(f"{path} is not an ordinary file; name another one to write.")
+    if os.path.lexists(target) and not force:
+        raise _exists(path)
+    if not os.access(folder, os.W_OK):
+        raise DataFileError(
+            f"{path} cannot be written, because you may not write to the folder {path.parent}; "
+            "name another."
+        )
+    return path
+
+
+def write_codes(
+    path: str | PathLike[str],
+    codes: Any,
+    *,
+    row_names: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
+    force: bool = False,
+) -> None:
+    """Write one row of codes for each observation.
+
+    Parameters
+    ----------
+    path : path-like
+        The file. Its ending says how it is written: ``.csv``, ``.tsv`` and ``.parquet`` with a
+        header, and with the rows' names where there are some; ``.npz`` with the arrays ``codes``,
+        ``row_names`` and ``column_names``; ``.npy`` with the codes alone.
+    codes : array of shape (n_samples, n_components)
+        Integers are written as integers, other numbers with the fewest digits that give them back.
+    row_names, feature_names : sequence of str, optional
+        Features without names are called "feature 1", "feature 2" and so on.
+    force : bool
+        Whether a file that is there may be replaced.
+    """
+    if feature_names is None:
+        feature_names = [f"feature {number}" for number in range(1, codes.shape[1] + 1)]
+    check_target(path, force=force, endings=CODE_ENDINGS)
+    names = None if row_names is None else list(row_names)
+    _write(path, Table(codes, names, list(feature_names)), "codes", force)
+
+
+def write_table(path: str | PathLike[str], table: Table, *, force: bool = False) -> None:
+    """Write a matrix with its names, so that ``read_table`` gives it back.
+
+    Parameters
+    ----------
+    path : path-like
+        The file. Its ending says how it is written: ``.csv``, ``.tsv`` and ``.parquet`` with names,
+        ``.npz`` with names unless the matrix is sparse, ``.npy`` and ``.mtx`` without.
+    table : Table
+        What to write. Rows that are images are written as images to ``.npy`` and ``.npz``.
+    force : bool
+        Whether a file that is there may be replaced.
+    """
+    check_target(path, force=force, endings=TABLE_ENDINGS)
+    _write(path, table, "values", force)
+
+
+def _write(path: str | PathLike[str], table: Table, label: str, force: bool) -> None:
+    writer = WRITERS[Path(path).suffix.lower()]
+    with _target_file(path, force=force) as file:
+        writer(file, table, label)
+
+
+@contextlib.contextmanager
+def _target_file(path: str | PathLike[str], *, force: bool) -> Iterator[BinaryIO]:
+    """An atomic file whose troubles are told in a sentence."""
+    try:
+        with atomic(path, force=force) as file:
+            yield file
+    except FileExistsError as error:
+        raise _exists(path) from error
+    except ImportError as error:
+        raise needs_package(Path(path).name, error, "cli") from error
+    except OSError as error:
+        raise DataFileError(f"{path} cannot be written: {error.strerror or error}.") from error
+
+
+def _write_csv(file: BinaryIO, table: Table, label: str) -> None:
+    _write_delimited(file, table, ",")
+
+
+def _write_tsv(file: BinaryIO, table: Table, label: str) -> None:
+    _write_delimited(file, table, "\t")
+
+
+def _write_delimited(file: BinaryIO, table: Table, delimiter: str) -> None:
+    from pyarrow import csv as arrow_csv
+
+    n_columns = table.shape[1]
+    header = table.column_names
+    if header is None and table.row_names is not None:
+        header = [f"column {number}" for number in range(1, n_columns + 1)]
+    if header is not None:
+        corner = [] if table.row_names is None else [""]
+        line = io.StringIO()
+        writer = csv.writer(line, delimiter=delimiter, quoting=csv.QUOTE_ALL, lineterminator="\n")
+        writer.writerow([*corner, *header])
+        file.write(line.getvalue().encode())
+    # Where a row is one cell, an empty one would be a blank line, which readers skip.
+    gaps = n_columns > 1 or table.row_names is not None
+    options = arrow_csv.WriteOptions(include_header=False, delimiter=delimiter)
+    arrow_csv.write_csv(_arrow_table(table, gaps=gaps), file, options)
+
+
+def _write_parquet(file: BinaryIO, table: Table, label: str) -> None:
+    from pyarrow import parquet
+
+    parquet.write_table(_arrow_table(table), file)
+
+
+def _arrow_table(table: Table, *, gaps: bool = True) -> Any:
+    """The table with one Arrow array per column, names of rows first; NaN become gaps."""
+    import pyarrow as pa
+
+    values = _dense(table.values)
+    columns = [pa.array(values[:, j], from_pandas=gaps) for j in range(values.shape[1])]
+    names = table.column_names or [f"column {number}" for number in range(1, len(columns) + 1)]
+    if table.row_names is None:
+        return pa.Table.from_arrays(columns, names=names)
+    label = "row"
+    while label in names:
+        label += "_"
+    arrays = [pa.array(table.row_names, pa.string()), *columns]
+    whole = pa.Table.from_arrays(arrays, names=[label, *names])
+    return whole.replace_schema_metadata({"pandas": json.dumps(_pandas_metadata(whole, label))})
+
+
+def _pandas_metadata(whole: Any, index: str) -> dict[str, Any]:
+    """What pandas needs in order to take a column as its index."""
+    columns = []
+    for field in whole.schema:
+        kind = "unicode" if field.name == index else str(field.type)
+        columns.append(
+            {
+                "name": field.name,
+                "field_name": field.name,
+                "pandas_type": kind,
+                "numpy_type": "object" if field.name == index else str(field.type),
+                "metadata": None,
+            }
+        )
+    return {"index_columns": [index], "column_indexes": [], "columns": columns}
+
+
+def _write_npy(file: BinaryIO, table: Table, label: str) -> None:
+    import numpy as np
+
+    np.save(file, _as_images(table), allow_pickle=False)
+
+
+def _write_npz(file: BinaryIO, table: Table, label: str) -> None:
+    import numpy as np
+
+    if hasattr(table.values, "toarray"):
+        from scipy import sparse
+
+        sparse.save_npz(file, table.values)
+        return
+    arrays = {label: _as_images(table)}
+    if table.row_names is not None:
+        arrays["row_names"] = np.array(table.row_names, dtype=np.str_)
+    if table.column_names is not None:
+        arrays["column_names"] = np.array(table.column_names, dtype=np.str_)
+    np.savez_compressed(file, **arrays)
+
+
+def _write_mtx(file: BinaryIO, table: Table, label: str) -> None:
+    from scipy import io as scipy_io
+
+    scipy_io.mmwrite(file, table.values, symmetry="general")
+
+
+def _as_images(table: Table) -> Any:
+    """The matrix, with rows that are images in their shape."""
+    values = _dense(table.values)
+    return values if table.image_shape is None else values.reshape(-1, *table.image_shape)
+
+
+def _dense(values: Any) -> Any:
+    return values.toarray() if hasattr(values, "toarray") else values
+
+
+def _exists(path: str | PathLike[str]) -> DataFileError:
+    return DataFileError(
+        f"{path} exists already and is left as it is; name another file, or force its replacement."
+    )
+
+
+def _folders(folder: Path) -> list[str]:
+    """Names of the folders in a folder, as far as they can be seen."""
+    try:
+        return [entry.name for entry in folder.iterdir() if entry.is_dir()]
+    except OSError:
+        return []
+
+
+WRITERS: dict[str, Callable[[BinaryIO, Table, str], None]] = {
+    ".csv": _write_csv,
+    ".tsv": _write_tsv,
+    ".parquet": _write_parquet,
+    ".npz": _write_npz,
+    ".npy": _write_npy,
+    ".mtx": _write_mtx,
+}

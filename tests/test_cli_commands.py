@@ -1,0 +1,470 @@
+"""Each command, called in this process: options, results, files, and every kind of bad input."""
+
+from __future__ import annotations
+
+import json
+from collections import namedtuple
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+from scipy import sparse
+from typer.testing import CliRunner
+
+import ibp
+from ibp.cli import options
+from ibp.cli.app import app, run
+from ibp.cli.data import named_places
+from ibp.cli.pictures import print_pictures, shrink
+from ibp.cli.problems import session
+from ibp.cli.progress import LineReporter, Sweep
+from ibp.cli.screen import sparkline
+from ibp.cli.words import duration, number, plural, printable
+from terminal import check_refusal, events_of
+
+COMMANDS = ("fit", "transform", "report", "compare", "info", "simulate", "demo")
+Finished = namedtuple("Finished", "returncode stdout stderr")
+
+
+@pytest.fixture
+def call(capsys, monkeypatch, folder):
+    """Call the program as its entry point does, in the folder of the data."""
+    monkeypatch.chdir(folder)
+
+    def call(*arguments):
+        capsys.readouterr()
+        code = run([str(argument) for argument in arguments])
+        printed = capsys.readouterr()
+        return Finished(code, printed.out, printed.err)
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with data and a model."""
+    path = tmp_path_factory.mktemp("commands")
+    X = ibp.datasets.make_block_images(120, noise_std=0.2, random_state=0).data
+    names = [f"p{j}" for j in range(36)]
+    write_csv(path / "data.csv", X, names)
+    X[::7, 3] = np.nan
+    write_csv(path / "holes.csv", X, names)
+    np.save(path / "data.npy", X)
+    model = ibp.MEIBP(random_state=0).fit(X)
+    model.feature_names_in_ = np.array(names, dtype=object)
+    model.notes_ = {"data": "data.csv"}
+    model.save(path / "model.ibp")
+    return path
+
+
+def write_csv(path, X, names):
+    cells = [["" if np.isnan(x) else f"{x:.5f}" for x in row] for row in X]
+    path.write_text("\n".join(",".join(row) for row in [names, *cells]) + "\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_examples(command):
+    printed = CliRunner().invoke(app, [command, "--help"], terminal_width=100).stdout
+    assert "Examples" in printed
+    assert 2 <= printed.partition("Examples")[2].count(f"ibp {command}") <= 4
+
+
+def test_no_command_is_a_question_for_help(call):
+    finished = call()
+    assert finished.returncode == 0
+    assert all(command in finished.stdout for command in COMMANDS)
+    assert call("--version").stdout == f"ibp {ibp.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["fit"], "Missing argument 'DATA'"),
+        (["fit", "data.csv", "--nonsense"], "--nonsense"),
+        (["fits"], "'fits'"),
+        (["fit", "data.csv", "--time-limit", "soon"], "'soon' is not a time; write 90s, 5m or 1h."),
+        (["fit", "data.csv", "--image-shape", "8"], "28x28"),
+        (["fit", "data.csv", "--held-out", "1"], "between 0 and 1"),
+        (["fit", "data.csv", "--method", "mibp"], "there is no method 'mibp'"),
+        (["compare", "data.csv", "--methods", "meibp,x"], "there is no method 'x'"),
+        (["fit", "data.csv", "--set", "alpha"], "NAME=VALUE"),
+        (["fit", "data.csv", "--set", "alpha=1", "--set", "alpha=2"], "alpha is set twice"),
+    ],
+)
+def test_arguments_that_make_no_sense(call, arguments, words):
+    check_refusal(call(*arguments), words, "Try: ibp")
+    *_, last = events_of(call(*arguments, "--json").stdout)
+    assert last["event"] == "error" and words in last["message"]
+
+
+def test_completion_knows_the_labels():
+    assert options.complete_method("meibp") == ["meibp-default", "meibp", "meibp+aibp"]
+    assert options.complete_methods("meibp,aibp,i") == ["meibp,aibp,i-vibp", "meibp,aibp,inmf"]
+    assert "meibp,aibp" not in options.complete_methods("aibp,a")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("5m", 300), ("1.5 h", 5400), (".5min", 30)]
+)
+def test_times(text, seconds):
+    assert options.parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("a=1", 1), ("a=1e-3", 1e-3), ("a=true", True), ("a=None", None), ("a=spectral", "spectral")],
+)
+def test_settings(text, value):
+    assert options.parse_setting(text) == ("a", value)
+
+
+def test_results_go_beside_the_data(tmp_path):
+    (tmp_path / "images").mkdir()
+    for name in ("data.csv.gz", "a.b.npy"):
+        (tmp_path / name).touch()
+    made = [options.beside(tmp_path / name, ".ibp").name for name in ("data.csv.gz", "a.b.npy")]
+    assert made == ["data.ibp", "a.b.ibp"]
+    assert options.beside(tmp_path / "images", ".ibp") == tmp_path / "images.ibp"
+
+
+def test_fit_for_machines(call, folder):
+    finished = call(
+        "fit", "holes.csv", "-o", "machine.ibp", "--json", "--restarts", 3, "--held-out", 0.2
+    )
+    assert finished.returncode == 0 and finished.stderr == ""
+    events = events_of(finished.stdout)
+    sweeps = [event for event in events if event["event"] == "sweep"]
+    result = events[-1]
+    model = ibp.load(folder / "machine.ibp")
+    assert {event["restart"] for event in sweeps} == {1, 2, 3}
+    assert result["event"] == "result" and result["model"] == "machine.ibp"
+    assert result["features"] == model.n_components_ == 4
+    assert result["sweeps"] == model.n_iter_ and result["evidence"] == model.evidence_
+    assert result["restarts"]["came_back"] == 4 and result["restarts"]["similarity"] > 0.95
+    assert result["held_out"] == model.notes_["held_out"]
+    assert 0.7 < result["variance_explained"] < 1
+    assert set(model.notes_) == {"data", "versions", "fitted_at", "seconds", "held_out"}
+    assert model.notes_["data"] == "holes.csv"
+    # The score of the last sweep of all is that of the fit, if it was the one that was kept.
+    assert sweeps[0]["held_out"] is not None
+    rows = np.loadtxt(folder / "data.csv", delimiter=",", skiprows=1)
+    used = model.assignments_.sum(axis=0)
+    assert [f["share"] for f in result["most_used"]] == sorted(used / len(rows), reverse=True)
+
+
+def test_variance_explained_and_columns(call, folder):
+    result = events_of(call("fit", "data.csv", "-o", "v.ibp", "--json").stdout)[-1]
+    model = ibp.load(folder / "v.ibp")
+    X = np.loadtxt(folder / "data.csv", delimiter=",", skiprows=1)
+    left = ((X - model.inverse_transform(model.assignments_)) ** 2).sum()
+    assert result["variance_explained"] == pytest.approx(1 - left / X.var(axis=0).sum() / len(X))
+    first = result["most_used"][0]
+    top = np.argsort(-model.components_[first["feature"] - 1])[: len(first["columns"])]
+    assert first["columns"] == [f"p{j}" for j in top]
+
+
+def test_options_of_fit_reach_the_estimator(call, folder):
+    finished = call(
+        *("fit", "data.csv", "-o", "set.ibp", "-k", 3, "--seed", 7, "--max-sweeps", 2, "--jobs", 1),
+        *("--set", "alpha=2.5", "--set", "init=random", "--without-assignments", "--quiet"),
+    )
+    assert finished == (0, "set.ibp\n", "")
+    model = ibp.load(folder / "set.ibp")
+    chosen = {"n_components": 3, "random_state": 7, "max_iter": 2, "alpha": 2.5, "init": "random"}
+    assert chosen.items() <= model.get_params().items()
+    assert not hasattr(model, "assignments_")
+
+
+def test_methods_of_the_paper_expect_a_zero_minimum(call, folder):
+    quick = ("--max-sweeps", 1, "--force")
+    told = call("fit", "data.csv", "-o", "paper.ibp", "--method", "meibp", "-k", 4, *quick)
+    assert told.returncode == 0
+    assert "note: meibp expects data whose smallest value is 0" in told.stderr
+    assert told.stderr.count("note:") == 1
+    check_refusal(call("fit", "data.csv", "--method", "meibp"), "n_components", "-k")
+    sparse.save_npz(folder / "s.npz", sparse.csr_array(np.eye(20)))
+    assert "note" not in call("fit", "s.npz", "-o", "s.ibp", "--method", "meibp", "-k", 4).stderr
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        (["--set", "alpha=-1"], ["alpha", "-1"]),
+        (["--set", "aplha=1"], ["no setting 'aplha'", "alpha"]),
+        (["--set", "n_init=3"], ["--restarts"]),
+        (["--set", "callbacks=3"], ["no setting 'callbacks'"]),
+        (["--image-shape", "5x5"], ["5x5 has 25 pixels", "36 columns"]),
+        (["-o", "nowhere/model.ibp"], ["no folder nowhere"]),
+        (["-o", "data.csv"], ["named twice"]),
+        (["-o", "model.ibp"], ["model.ibp exists already", "--force"]),
+        (["--report", "page.pdf"], ["page.pdf", ".html"]),
+    ],
+)
+def test_what_fit_refuses(call, folder, extra, words):
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    check_refusal(
+        call("fit", "data.csv", *([] if "-o" in extra else ["-o", "x.ibp"]), *extra), *words
+    )
+    assert before == {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+LINES = ["a,b,c", *["1,2,3"] * 30]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("missing.csv", None, ["missing.csv"]),
+        ("empty.csv", b"", ["empty.csv"]),
+        ("word.csv", "\n".join([*LINES[:17], "1,two,3", *LINES]), ["row 17", 'column "b"', "two"]),
+        ("ragged.csv", "\n".join([*LINES, "1,2", *LINES[1:]]), ["ragged.csv", "31"]),
+        ("cut.npy", b"\x93NUMPY\x01\x00v\x00{'descr'", ["cut.npy"]),
+        ("cut.npz", b"PK\x03\x04 and no more", ["cut.npz"]),
+        ("cut.parquet", b"PAR1 and no more", ["cut.parquet"]),
+        ("infinite.csv", "a,b\n1,2\n3,inf\n4,5\n", ["row 2", 'column "b"', "inf"]),
+        ("sheet.xlsx", b"PK", ["CSV"]),
+    ],
+)
+def test_bad_files(call, tmp_path, name, content, words):
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    before = sorted(tmp_path.iterdir())
+    finished = call("fit", path)
+    check_refusal(finished, *words)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_column_without_values_is_named(call, tmp_path):
+    (tmp_path / "gap.csv").write_text("a,b,c\n1,,2\n3,,4\n5,,7\n")
+    check_refusal(call("fit", tmp_path / "gap.csv"), 'column "b"')
+
+
+def test_transform(call, folder):
+    finished = call(
+        *("transform", "model.ibp", "holes.csv", "-o", "z.csv", "--confidence", "sure.npz"),
+        *("--impute", "filled.csv"),
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert "120 rows, 4 features" in finished.stdout
+    model = ibp.load(folder / "model.ibp")
+    X = np.genfromtxt(folder / "holes.csv", delimiter=",", skip_header=1)
+    names, *rows = (folder / "z.csv").read_text().splitlines()
+    assert names.replace('"', "") == "feature 1,feature 2,feature 3,feature 4"
+    del model.feature_names_in_
+    assert np.array_equal(np.loadtxt(rows, delimiter=",", dtype=int), model.transform(X))
+    assert np.allclose(np.load(folder / "sure.npz")["codes"], model.confidence(X))
+    filled = np.loadtxt(folder / "filled.csv", delimiter=",", skiprows=1)
+    assert np.allclose(filled, model.impute(X)) and not np.isnan(filled).any()
+    check_refusal(call("transform", "model.ibp", "holes.csv", "-o", "z.csv"), "exists", "--force")
+
+
+def test_transform_matches_columns_by_name(call, folder, tmp_path):
+    X = np.genfromtxt(folder / "holes.csv", delimiter=",", skip_header=1)
+    names = [f"p{j}" for j in range(36)]
+    model = folder / "model.ibp"
+
+    def transform(X, names, name="z.npy"):
+        write_csv(tmp_path / "turned.csv", X, names)
+        return call("transform", model, tmp_path / "turned.csv", "-o", tmp_path / name)
+
+    assert "note" not in transform(X, names, "straight.npy").stderr
+    turned = transform(X[:, ::-1], names[::-1])
+    assert turned.returncode == 0 and "note: The columns of turned.csv were put" in turned.stderr
+    assert np.array_equal(np.load(tmp_path / "z.npy"), np.load(tmp_path / "straight.npy"))
+    check_refusal(transform(X, [*names[:-1], "other"], "a.npy"), 'turned.csv has no column "p35"')
+    check_refusal(transform(X[:, :9], names[:9], "a.npy"), "9 columns", "36")
+    more = np.hstack([X, X[:, :1]])
+    check_refusal(transform(more, [*names, "label"], "a.npy"), "37 columns", '--drop "label"')
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "straight.npy",
+        "turned.csv",
+        "z.npy",
+    ]
+
+
+def test_a_model_that_is_none(call, folder):
+    check_refusal(call("transform", "data.npy", "data.csv", "-o", "no.csv"), "data.npy")
+    check_refusal(call("transform", "gone.ibp", "data.csv", "-o", "no.csv"), "no file gone.ibp")
+    check_refusal(call("report", "model.ibp", "model.ibp", "-o", "no.html"), "named twice")
+    (folder / "cut.ibp").write_bytes((folder / "model.ibp").read_bytes()[:-100])
+    check_refusal(call("info", "cut.ibp"), "cut.ibp", "damaged")
+
+
+def test_real_codes_have_no_confidence(call, folder):
+    X = np.load(folder / "data.npy")
+    ibp.fit(X - np.nanmin(X), "bnmf", n_components=3, random_state=0, max_iter=3, tol=0).save(
+        folder / "real.ibp"
+    )
+    refused = call("transform", "real.ibp", "data.npy", "-o", "r.csv", "--confidence", "c.csv")
+    check_refusal(refused, "real.ibp is a BNMF")
+    assert call("transform", "real.ibp", "data.npy", "-o", "r.csv").returncode == 0
+
+
+def test_info(call, folder):
+    about = json.loads(call("info", "model.ibp", "--json").stdout.splitlines()[-1])
+    assert about["class"] == "MEIBP" and about["features"] == 4 and about["columns"] == 36
+    assert about["notes"] == {"data": "data.csv"} and about["ending"] == "converged"
+    assert "MEIBP" in call("info", "model.ibp").stdout
+    about = events_of(call("info", "holes.csv", "--json").stdout)[-1]
+    X = np.load(folder / "data.npy")
+    assert about["missing"] == pytest.approx(np.isnan(X).mean())
+    assert about["lowest"] == pytest.approx(np.nanmin(X), abs=1e-5)
+    assert about["names"][:2] == ["p0", "p1"]
+    shown = call("info", "holes.csv").stdout
+    assert "holes.csv, dense data" in shown and "p7 and 28 more" in shown
+
+
+def test_simulate(call, folder):
+    make = ("simulate", "--missing", 0.25, "--rows", 80, "--seed", 5)
+    finished = call(*make, "-o", "made.csv", "--truth", "truth.npz")
+    assert finished.returncode == 0
+    assert "80 rows, 36 columns, 4 true features" in finished.stdout
+    assert "ibp fit made.csv --image-shape 6x6" in finished.stdout
+    X = np.genfromtxt(folder / "made.csv", delimiter=",", skip_header=1)
+    assert X.shape == (80, 36) and 0.2 < np.isnan(X).mean() < 0.3
+    draw = ibp.datasets.make_block_images(80, noise_std=0.3, random_state=5)
+    truth = np.load(folder / "truth.npz")
+    assert np.array_equal(truth["assignments"], draw.assignments)
+    assert np.allclose(X, draw.data, equal_nan=False) or np.nanmax(np.abs(X - draw.data)) < 1e-9
+    wide = ("simulate", "--kind", "binary-factors", "--columns", 50, "--features", 6, "--quiet")
+    assert call(*wide, "-o", "wide.npy") == (0, "wide.npy\n", "")
+    assert np.load(folder / "wide.npy").shape == (500, 50)
+    check_refusal(call("simulate", "-o", "b.csv", "--columns", 9), "36 columns and 4 features")
+    check_refusal(call("simulate", "-o", "b.csv", "--missing", 1), "--missing")
+
+
+def test_errors_that_are_no_fault_of_the_user_are_not_hidden():
+    with pytest.raises(ZeroDivisionError), session(quiet=False, json=False):
+        raise ZeroDivisionError
+    with pytest.raises(ValueError, match="could not broadcast"), session(quiet=False, json=False):
+        from ibp.blas import np as numpy  # raised outside the modules that check input
+
+        exec("np.zeros(3)[:] = np.zeros(2)", {"np": numpy, "__name__": "ibp.methods.meibp"})
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (MemoryError("Unable to allocate 9 GiB"), "not enough memory for this (Unable to allocate"),
+        (ModuleNotFoundError("No", name="jinja2"), "needs jinja2, which is not installed: pip"),
+        (PermissionError(13, "Permission denied", "x.csv"), "x.csv: Permission denied."),
+        (KeyboardInterrupt(), "Interrupted; nothing was written."),
+    ],
+)
+def test_problems_in_one_line(capsys, error, words):
+    with pytest.raises(BaseException) as left, session(quiet=True, json=False):
+        raise error
+    assert left.value.exit_code == (130 if isinstance(error, KeyboardInterrupt) else 2)
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: ") and words in printed and printed.count("\n") == 1
+
+
+def test_quick_sweeps_are_thinned_out(capsys, monkeypatch):
+    clock = iter(0.3 * n for n in range(100))
+    monkeypatch.setattr("ibp.cli.progress.time.monotonic", lambda: next(clock))
+    with LineReporter() as reporter:
+        for n in range(1, 13):
+            reporter.sweep(Sweep(1, 1, n, 4, -1234.5, None, 0.3 * n, None))
+    lines = capsys.readouterr().err.splitlines()
+    assert [int(line.split()[1].rstrip(",")) for line in lines] == [1, 5, 9, 12]
+
+
+def test_words():
+    assert [number(x) for x in (-281245.3, 12, 0.123456, 1e-9)] == [
+        "-281,245",
+        "12",
+        "0.1235",
+        "1e-09",
+    ]
+    assert [duration(s) for s in (3.21, 59.99, 86, 7500)] == [
+        "3.2 s",
+        "1 m 00 s",
+        "1 m 26 s",
+        "2 h 05 m",
+    ]
+    assert [plural(n, "hidden entry") for n in (1, 2)] == ["1 hidden entry", "2 hidden entries"]
+    assert printable("a\x1b[2Jb\u202e") == "a\\x1b[2Jb\\x202e"
+    assert sparkline([1.0, 2.0, 8.0]) == "▁▂█" and sparkline([3.0, 3.0]) == "▁▁"
+    message = "X has an infinity in row 0, column 1. See column 7."
+    assert named_places(message, ["a", "b"]) == (
+        'X has an infinity in row 1, column "b". See column 8.'
+    )
+
+
+def test_pictures_fit_the_width():
+    images = np.zeros((5, 4, 4))
+    images[:, 0, 0] = 1.0
+    console = Console(width=30, color_system=None, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    with console.file:
+        print_pictures(console, images, [f"{k}" for k in range(5)])
+    lines = console.export_text().splitlines()
+    assert max(map(len, lines)) <= 30
+    assert lines[0] == "  ██        ██        ██"  # three of them fit
+    assert lines[4].split() == ["0", "1", "2"] and lines[-1].split() == ["3", "4"]
+
+
+def test_large_images_are_averaged():
+    image = np.arange(30.0).reshape(5, 6)
+    small = shrink(image, 3)
+    assert small.shape == (3, 3)
+    assert small[0, 0] == image[:2, :2].mean() and small[2, 2] == image[4:, 4:].mean()
+    assert shrink(image, 6) is not None and np.array_equal(shrink(image, 6), image)
+
+
+def test_report(call, folder):
+    finished = call("report", "model.ibp", "holes.csv", "-o", "page.html", "--title", "A & B")
+    assert finished.returncode == 0, finished.stderr
+    page = (folder / "page.html").read_text()
+    assert "A &amp; B" in page and "note" not in finished.stderr
+    check_refusal(call("report", "model.ibp", "holes.csv", "-o", "page.html"), "--force")
+    assert (folder / "page.html").read_text() == page
+    again = call("report", "model.ibp", "holes.csv", "-o", "page.html", "--force", "--quiet")
+    assert again == (0, "page.html\n", "")
+
+
+def test_compare(call, folder):
+    arguments = ("compare", "data.csv", "--methods", "meibp-default,bnmf", "-k", 4)
+    finished = call(*arguments, "--minutes", 0.2, "--json", "-o", "compared.html")
+    assert finished.returncode == 0, finished.stderr
+    events = events_of(finished.stdout)
+    result = events[-1]
+    sweeps = [event for event in events if event["event"] == "sweep"]
+    assert {event["method"] for event in sweeps} == {"meibp-default", "bnmf"}
+    assert {event["fits"] for event in sweeps} == {2}
+    scores = [place["held_out"] for place in result["ranking"]]
+    assert len(scores) == 2 and scores == sorted(scores, reverse=True)
+    assert (folder / "compared.html").stat().st_size > 1000
+    shown = call(*arguments, "--minutes", 0.2, "-o", "compared.html", "--force")
+    assert f"  1. {result['ranking'][0]['method']}" in shown.stdout
+    check_refusal(call(*arguments, "-o", "compared.html"), "exists already")
+
+
+def test_demo(call, folder, monkeypatch):
+    from ibp.cli import demo
+
+    whole = demo._digits()
+    part = replace(whole, values=whole.values[:150], row_names=whole.row_names[:150])
+    monkeypatch.setattr(demo, "_digits", lambda: part)
+    finished = call("demo", "-o", "shown")
+    assert finished.returncode == 0, finished.stderr
+    assert "Report  shown/digits.html" in finished.stdout and "█" in finished.stdout
+    assert sorted(path.name for path in (folder / "shown").iterdir()) == [
+        "digits.html",
+        "digits.ibp",
+        "digits.npy",
+    ]
+    assert ibp.load(folder / "shown" / "digits.ibp").restart_evidence_.size == 3
+    check_refusal(call("demo", "-o", "shown"), "exists already")
+
+
+def test_what_was_written_before_a_problem_is_told(call, folder, monkeypatch):
+    def fail(*arguments, **more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ibp.report.write_report", fail)
+    finished = call("fit", "data.csv", "-o", "kept.ibp", "--report", "kept.html")
+    assert finished.returncode == 130
+    assert finished.stderr.splitlines()[-1] == "error: Interrupted; kept.ibp was written."
+    assert ibp.load(folder / "kept.ibp").n_components_ == 4

@@ -1,0 +1,351 @@
+"""Delimited text: what is detected, what is missing, and where trouble is."""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ibp.files import DataFileError, Table, delimited, read_table, write_table
+from ibp.files.options import Options
+
+NAN = np.nan
+
+
+def write(folder, content, name="data.csv"):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def refusal(path, **options):
+    """The sentence with which a file is refused."""
+    with pytest.raises(DataFileError) as caught:
+        read_table(path, **options)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert sentence.endswith((".", "?"))
+    assert path.name in sentence
+    return sentence
+
+
+# Content, values, names of rows, names of columns.
+DETECTED = {
+    "header": ("a,b\n1,2\n3,4\n", [[1, 2], [3, 4]], None, ["a", "b"]),
+    "no header": ("1,2\n3,4\n", [[1, 2], [3, 4]], None, None),
+    "one row": ("1,2\n", [[1, 2]], None, None),
+    "one column": ("a\n1\n2\n", [[1], [2]], None, ["a"]),
+    "one column, no header": ("1\n2\n", [[1], [2]], None, None),
+    "no header, first row with gaps": (",2\n3,4\n", [[NAN, 2], [3, 4]], None, None),
+    "no header, first row all gaps": (",\n3,4\n", [[NAN, NAN], [3, 4]], None, None),
+    "pandas": (",a,b\n0,1,2\n1,3,4\n", [[1, 2], [3, 4]], ["0", "1"], ["a", "b"]),
+    "pandas, numbered": (",0,1\n0,5,6\n1,7,8\n", [[5, 6], [7, 8]], ["0", "1"], ["0", "1"]),
+    "pandas, numbered, no index": ("0,1,2\n5,6,7\n", [[5, 6, 7]], None, ["0", "1", "2"]),
+    "counting on": ("0,1,2\n3,4,5\n", [[0, 1, 2], [3, 4, 5]], None, None),
+    "two numbers": ("0,1\n5,6\n", [[0, 1], [5, 6]], None, None),
+    "numbers for names": (",7,9\nr,1,2\n", [[1, 2]], ["r"], ["7", "9"]),
+    "R": ('"a","b"\n"r",1,2\n"s",3,4\n', [[1, 2], [3, 4]], ["r", "s"], ["a", "b"]),
+    "R, numbered rows": ('"a","b"\n"1",5,6\n"2",7,8\n', [[5, 6], [7, 8]], ["1", "2"], ["a", "b"]),
+    "names": ("id,a\nu,1\nv,2\n", [[1], [2]], ["u", "v"], ["a"]),
+    "names like numbers": ("id,a\n11,1\n12,2\n", [[11, 1], [12, 2]], None, ["id", "a"]),
+    "names, no header": ("u,1\nv,2\n", [[2]], ["v"], ["1"]),
+    "semicolon": ("a;b\n1.5;2\n", [[1.5, 2]], None, ["a", "b"]),
+    "decimal comma": ("a;b\n1,5;2\n3;,25\n", [[1.5, 2], [3, 0.25]], None, ["a", "b"]),
+    "tabs in a .csv": ("a\tb\n1\t2\n", [[1, 2]], None, ["a", "b"]),
+    "spaces": ("a b\n1 2\n", [[1, 2]], None, ["a", "b"]),
+    "semicolons in names": ("id,a,b\nx;1,1,2\ny;2,3,4\n", [[1, 2], [3, 4]], ["x;1", "y;2"], None),
+    "spaces in names": ("id,a,b\nJo Z,1,2\nAl Y,3,4\n", [[1, 2], [3, 4]], ["Jo Z", "Al Y"], None),
+    "space after comma": ("a, b\n1, 2\n3, NA\n", [[1, 2], [3, NAN]], None, None),
+    "mark of byte order": ("\ufeffa,b\n1,2\n", [[1, 2]], None, ["a", "b"]),
+    "mark of byte order, no header": ("\ufeff1,2\n3,4\n", [[1, 2], [3, 4]], None, None),
+    "CRLF": ("a,b\r\n1,2\r\n3,4\r\n", [[1, 2], [3, 4]], None, ["a", "b"]),
+    "no line end": ("a,b\n1,2", [[1, 2]], None, ["a", "b"]),
+    "blank lines": ("\na,b\n\n1,2\n\n3,4\n\n\n", [[1, 2], [3, 4]], None, ["a", "b"]),
+    "quotes": ('"a,1","b ""2""","c\nd"\n"1",2,"3"\n', [[1, 2, 3]], None, ["a,1", 'b "2"', "c\nd"]),
+    "line end in a name": ('id,a\n"u\nv",1\n"w",2\n', [[1], [2]], ["u\nv", "w"], ["a"]),
+    "names twice": ("a,a,b\n1,2,3\n", [[1, 2, 3]], None, ["a", "a", "b"]),
+    "truth values": ("a,b\nTRUE,1\nfalse,2\n,3\n", [[1, 1], [0, 2], [NAN, 3]], None, ["a", "b"]),
+    "truth values and digits": ("a,b\nTrue,5\n0,5\n1,5\n", [[1, 5], [0, 5], [1, 5]], None, None),
+    "signs": ("a,b\n+1,-2e-3\n.5,1E2\n", [[1, -0.002], [0.5, 100]], None, ["a", "b"]),
+    "a word among numbers is no index": ("a,b\n1,2\n?,3\n", [[1, 2], [NAN, 3]], None, ["a", "b"]),
+    "names that mean missing": ("id,a\nu,1\nNA,2\nw,3\n", [[1], [2], [3]], ["u", "NA", "w"], ["a"]),
+}
+# What Arrow may refuse, and the slow reader then copes with.
+BEYOND_ARROW = {"signs", "space after comma"}
+
+
+@pytest.mark.parametrize("case", DETECTED)
+def test_detection(case, tmp_path):
+    content, values, row_names, column_names = DETECTED[case]
+    table = read_table(write(tmp_path, content))
+    np.testing.assert_array_equal(table.values, values)
+    assert table.values.dtype == np.float64
+    assert table.row_names == row_names
+    if column_names is not None or case.startswith("no header"):
+        assert table.column_names == column_names
+
+
+@pytest.mark.parametrize("case", DETECTED)
+def test_the_slow_reader_agrees_with_the_quick_one(case, tmp_path):
+    path = write(tmp_path, DETECTED[case][0])
+    layout = delimited._detect(path, Options())
+    values, names = delimited._read_slowly(path, layout)
+    quick = delimited._read_quickly(path, layout)
+    if quick is None:
+        assert case in BEYOND_ARROW
+    else:
+        np.testing.assert_array_equal(values, quick[0])
+        assert names == quick[1]
+
+
+def test_all_words_for_missing(tmp_path):
+    words = ["", "NA", "NaN", "nan", "null", "NULL", "None", "N/A", "n/a", "-", "?"]
+    lines = [f"1,{word},2" for word in words]
+    table = read_table(write(tmp_path, "a,b,c\n" + "\n".join(lines) + "\n"))
+    assert table.shape == (len(words), 3)
+    assert np.isnan(table.values[:, 1]).all()
+    assert table.n_missing == len(words)
+
+
+def test_a_column_may_be_missing_altogether(tmp_path):
+    table = read_table(write(tmp_path, "a,b\n1,\n2,\n"))
+    np.testing.assert_array_equal(table.values, [[1, NAN], [2, NAN]])
+
+
+def test_digits_are_kept(tmp_path):
+    numbers = np.random.default_rng(0).normal(size=200) * 10.0 ** np.arange(-100, 100)
+    table = read_table(write(tmp_path, "\n".join(map(repr, numbers.tolist()))))
+    np.testing.assert_array_equal(table.values[:, 0], numbers)
+
+
+@pytest.mark.parametrize("name", ["data.tsv", "DATA.TSV", "data.tsv.gz", "data.csv.gz", "data.txt"])
+def test_endings(name, tmp_path):
+    content = b"a\tb\n1\t2\n"
+    path = write(tmp_path, gzip.compress(content) if name.endswith(".gz") else content, name)
+    table = read_table(path)
+    assert table.values.tolist() == [[1, 2]]
+    assert table.column_names == ["a", "b"]
+    assert table.source == name
+
+
+def test_tsv_keeps_commas_in_names(tmp_path):
+    table = read_table(write(tmp_path, "a,1\tb,2\n1\t2\n", "data.tsv"))
+    assert table.column_names == ["a,1", "b,2"]
+
+
+def test_header_as_told(tmp_path):
+    path = write(tmp_path, "1,2\n3,4\n")
+    assert read_table(path, header=True).column_names == ["1", "2"]
+    path = write(tmp_path, "0,1,2\n5,6,7\n")
+    assert read_table(path, header=False).shape == (2, 3)
+    path = write(tmp_path, "u,1\nv,2\n")
+    table = read_table(path, header=False)
+    assert table.row_names == ["u", "v"]
+    assert table.values.tolist() == [[1], [2]]
+    assert 'holds "x", which is not a number' in refusal(
+        write(tmp_path, "x,a\n1,2\n3,4"), header=False
+    )
+
+
+@pytest.mark.parametrize("index", ["id", 2, "2"])
+def test_index_as_told(index, tmp_path):
+    table = read_table(write(tmp_path, "a,id,b\n1,11,2\n3,12,4\n"), index=index)
+    assert table.row_names == ["11", "12"]
+    assert table.column_names == ["a", "b"]
+    assert table.values.tolist() == [[1, 2], [3, 4]]
+
+
+def test_no_index_as_told(tmp_path):
+    path = write(tmp_path, ",a\n0,1\n1,2\n")
+    assert read_table(path).row_names == ["0", "1"]
+    assert read_table(path, index=0).values.tolist() == [[0, 1], [1, 2]]
+
+
+def test_columns_can_be_dropped(tmp_path):
+    path = write(tmp_path, "a,kind,b\n1,x,2\n3,y,4\n")
+    assert 'row 1 (line 2), column "kind", holds "x"' in refusal(path)
+    table = read_table(path, drop=["kind"])
+    assert table.column_names == ["a", "b"]
+    assert table.values.tolist() == [[1, 2], [3, 4]]
+    sentence = refusal(path, drop=["kimd"])
+    assert 'no column "kimd" (did you mean "kind"?)' in sentence
+    assert '"a", "kind" and "b"' in sentence
+    assert "no columns" in refusal(path, drop=["a", "kind", "b"])
+
+
+def test_columns_without_names_are_dropped_by_number(tmp_path):
+    path = write(tmp_path, "1,2,3\n4,5,6\n")
+    assert read_table(path, drop=["2"]).values.tolist() == [[1, 3], [4, 6]]
+    assert "a number from 1 to 3" in refusal(path, drop=["4"])
+
+
+# Trouble
+
+
+def rows_with(number, cell):
+    """A file of 30 rows with a cell in column b of one of them."""
+    rows = [[str(i), f"{i}.5", "0"] for i in range(1, 31)]
+    rows[number - 1][1] = cell
+    return "a,b,c\n" + "".join(",".join(row) + "\n" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        ("oops", "which is not a number"),
+        ("1.2.3", "which is not a number"),
+        ("1_000", "which is not a number"),
+        ("TRUE", "which is not a number"),
+        ("inf", "which is not finite"),
+        ("-Infinity", "which is not finite"),
+        ("1e999", "which is too large"),
+    ],
+)
+def test_the_place_of_a_bad_cell(cell, reason, tmp_path):
+    sentence = refusal(write(tmp_path, rows_with(17, cell)))
+    assert 'row 17 (line 18), column "b"' in sentence
+    assert f'holds "{cell}", {reason}' in sentence
+    assert "drop the column" in sentence
+
+
+def test_the_place_of_a_bad_cell_without_header(tmp_path):
+    assert 'row 2 (line 2), column 2, holds "x"' in refusal(write(tmp_path, "1,2\n3,x\n4,5\n"))
+
+
+def test_lines_count_blank_ones_and_those_within_cells(tmp_path):
+    content = '"a\nb",c\n\n1,2\n\n3,x\n'
+    assert 'row 2 (line 6), column "c"' in refusal(write(tmp_path, content))
+
+
+def test_the_place_far_down(tmp_path):
+    lines = ["a,b"] + ["1,2"] * 50_000 + ["1,z"] + ["1,2"] * 10
+    assert 'row 50001 (line 50002), column "b", holds "z"' in refusal(
+        write(tmp_path, "\n".join(lines))
+    )
+
+
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [("3", "only 1 cell"), ("3,4", "only 2 cells"), ("3,4,5,6", "4 cells"), ("3,4,5,", "4 cells")],
+)
+def test_ragged_rows(row, what, tmp_path):
+    content = "a,b,c\n1,2,3\n1,2,3\n" + row + "\n1,2,3\n"
+    assert f"row 3 (line 4), has {what} where 3 are expected" in refusal(write(tmp_path, content))
+
+
+def test_ragged_first_row_and_header(tmp_path):
+    assert "row 1 (line 2), has 4 cells where 3 are expected" in refusal(
+        write(tmp_path, "a,b,c\n1,2,3,4\n1,2,3\n1,2,3\n")
+    )
+    assert "has 5 names in its header (line 1), but 3 cells in its rows" in refusal(
+        write(tmp_path, "a,b,c,d,e\n1,2,3\n1,2,3\n")
+    )
+
+
+def test_a_number_far_down_a_column_of_truth_values(tmp_path):
+    lines = ["a,b"] + ["TRUE,2"] * 300 + ["2,2"]
+    sentence = refusal(write(tmp_path, "\n".join(lines)))
+    assert 'row 301 (line 302), column "a", holds "2", which is neither TRUE nor FALSE' in sentence
+
+
+def test_long_and_unprintable_cells_are_shown_safely(tmp_path):
+    sentence = refusal(write(tmp_path, "a,b\n1,\x1b[31m" + "x" * 500 + "\n"))
+    assert "\x1b" not in sentence
+    assert "…" in sentence
+    assert len(sentence) < 300
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ("", "is empty"),
+        ("\n \n", "is empty"),
+        ("a,b\n", "has a header but no rows"),
+        ("a,b\n\n\n", "has a header but no rows"),
+        ("é,b\n1,2\n".encode("latin-1"), "is not UTF-8 text: line 1 has the byte 0xe9"),
+        ("n,b\nx,2\né,3\n".encode("latin-1"), "is not UTF-8 text: line 3 has the byte 0xe9"),
+        ("a,b\n1,2\n".encode("utf-16"), "is in UTF-16"),
+        (b"PK\x03\x04\0\0\0\0", "is not text"),
+        ('a,b\n1,2\n"3,4\n' + "5,6\n" * 50_000, "a quote that is not closed"),
+    ],
+)
+def test_files_that_are_no_tables(content, what, tmp_path):
+    assert what in refusal(write(tmp_path, content))
+
+
+def test_truncated_archive(tmp_path):
+    rng = np.random.default_rng(0)
+    text = "\n".join(",".join(map(str, row)) for row in rng.normal(size=(1000, 3)))
+    packed = gzip.compress(text.encode())
+    for length in (5, 15, len(packed) // 2, len(packed) - 4):
+        assert "damaged, cut short" in refusal(write(tmp_path, packed[:length], "data.csv.gz"))
+    assert "damaged, cut short, or not a .csv.gz file" in refusal(
+        write(tmp_path, text, "data.csv.gz")
+    )
+
+
+def test_key_has_no_meaning(tmp_path):
+    assert '"key" does not apply' in refusal(write(tmp_path, "1,2\n"), key="a")
+
+
+# Round trips
+
+names = st.text(
+    st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8
+) | st.sampled_from(["a,b", 'say "so"', "two\nlines", "=cmd()", "ü", "NA", "1", " x ", "a\r\nb"])
+numbers = st.floats(allow_infinity=False, allow_nan=True, width=64)
+
+
+@st.composite
+def tables(draw):
+    n_rows, n_columns = draw(st.integers(1, 5)), draw(st.integers(1, 4))
+    values = draw(
+        st.lists(
+            st.lists(numbers, min_size=n_columns, max_size=n_columns),
+            min_size=n_rows,
+            max_size=n_rows,
+        )
+    )
+    row_names = draw(st.none() | st.lists(names, min_size=n_rows, max_size=n_rows))
+    column_names = draw(st.none() | st.lists(names, min_size=n_columns, max_size=n_columns))
+    return Table(np.array(values), row_names, column_names)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv"])
+@given(table=tables())
+def test_round_trip(ending, table):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"data{ending}"
+        write_table(path, table)
+        named = table.column_names is not None or table.row_names is not None
+        # Names that look like numbers leave nothing to detect.
+        index = 0 if table.row_names is None else 1
+        back = read_table(path, header=named, index=index)
+    np.testing.assert_array_equal(back.values, table.values)
+    assert back.row_names == table.row_names
+    if table.column_names is not None:
+        assert back.column_names == table.column_names
+
+
+@pytest.mark.parametrize("index", [True, False])
+@pytest.mark.parametrize("columns", [None, ["a", "b c", "d,e"]])
+def test_what_pandas_writes(index, columns, tmp_path):
+    values = np.random.default_rng(0).normal(size=(5, 3))
+    values[2, 1] = np.nan
+    pd.DataFrame(values, columns=columns).to_csv(tmp_path / "data.csv", index=index)
+    table = read_table(tmp_path / "data.csv")
+    np.testing.assert_array_equal(table.values, values)
+    assert table.column_names == (columns or ["0", "1", "2"])
+    assert table.row_names == ([str(i) for i in range(5)] if index else None)
+
+
+def test_what_numpy_writes(tmp_path):
+    values = np.random.default_rng(0).normal(size=(5, 3))
+    np.savetxt(tmp_path / "data.txt", values)
+    np.testing.assert_array_equal(read_table(tmp_path / "data.txt").values, values)
