@@ -160,7 +160,7 @@ def test_variance_explained_and_columns(call, folder):
     left = ((X - model.inverse_transform(model.assignments_)) ** 2).sum()
     assert result["variance_explained"] == pytest.approx(1 - left / X.var(axis=0).sum() / len(X))
     first = result["most_used"][0]
-    top = np.argsort(-model.components_[first["feature"] - 1])[: len(first["columns"])]
+    top = np.argsort(-model.components_[first["feature"]])[: len(first["columns"])]
     assert first["columns"] == [f"p{j}" for j in top]
 
 
@@ -251,7 +251,7 @@ def test_transform(call, folder):
     model = ibp.load(folder / "model.ibp")
     X = np.genfromtxt(folder / "holes.csv", delimiter=",", skip_header=1)
     names, *rows = (folder / "z.csv").read_text().splitlines()
-    assert names.replace('"', "") == "feature 1,feature 2,feature 3,feature 4"
+    assert names.replace('"', "") == "feature 0,feature 1,feature 2,feature 3"
     del model.feature_names_in_
     assert np.array_equal(np.loadtxt(rows, delimiter=",", dtype=int), model.transform(X))
     assert np.allclose(np.load(folder / "sure.npz")["codes"], model.confidence(X))

@@ -246,6 +246,9 @@ def test_ragged_first_row_and_header(tmp_path):
     assert "has 5 names in its header (line 1), but 3 cells in its rows" in refusal(
         write(tmp_path, "a,b,c,d,e\n1,2,3\n1,2,3\n")
     )
+    assert "has 2 names in its header (line 1), but 3 cells in its rows" in refusal(
+        write(tmp_path, "a,b\n1,2,\n3,4,\n")
+    )
 
 
 def test_a_number_far_down_a_column_of_truth_values(tmp_path):

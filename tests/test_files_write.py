@@ -58,15 +58,15 @@ def test_codes_without_names(ending, tmp_path):
     np.testing.assert_array_equal(table.values, CODES)
     assert table.row_names is None
     if ending != ".npy":
-        assert table.column_names == ["feature 1", "feature 2", "feature 3"]
+        assert table.column_names == ["feature 0", "feature 1", "feature 2"]
 
 
 def test_codes_are_whole_numbers_in_text(tmp_path):
     path = tmp_path / "codes.csv"
     write_codes(path, np.array([[1, 0]], dtype=np.uint8), row_names=["r"])
-    assert path.read_text() == '"","feature 1","feature 2"\n"r",1,0\n'
+    assert path.read_text() == '"","feature 0","feature 1"\n"r",1,0\n'
     write_codes(path, np.array([[0.1, 1.0]]), force=True)
-    assert path.read_text() == '"feature 1","feature 2"\n0.1,1\n'
+    assert path.read_text() == '"feature 0","feature 1"\n0.1,1\n'
 
 
 @pytest.mark.parametrize("ending", [".npz", ".npy"])
@@ -306,7 +306,7 @@ def test_codes_do_not_replace_a_file_that_appears_meanwhile(tmp_path, monkeypatc
     assert only(tmp_path, "codes.npy")
 
 
-def test_a_name_that_was_claimed_is_given_back(tmp_path, monkeypatch, links):
+def test_a_name_that_was_claimed_is_given_back(tmp_path, monkeypatch):
     def refuse(self, target):
         raise OSError("refused")
 

@@ -8,6 +8,9 @@ from scipy.optimize import linear_sum_assignment
 
 FloatArray = npt.NDArray[np.float64]
 
+# A feature came back in another fit if its match is this similar, and in part down to this.
+CAME_BACK, IN_PART = 0.9, 0.7
+
 
 def match_features(
     components: npt.ArrayLike, others: npt.ArrayLike, *, flips: bool = False

@@ -17,7 +17,21 @@ _QUARTERS = (
 
 
 def block_images() -> npt.NDArray[np.float64]:
-    """The four binary 6 x 6 images of Griffiths and Ghahramani (2005), shape (4, 36)."""
+    """The four binary 6 x 6 images of Griffiths and Ghahramani (2005).
+
+    Returns
+    -------
+    ndarray of shape (4, 36)
+        One image a row.
+
+    Examples
+    --------
+    >>> from ibp.datasets import block_images
+    >>> block_images()[0].reshape(6, 6)[:3, :3]
+    array([[0., 1., 0.],
+           [1., 1., 1.],
+           [0., 1., 0.]])
+    """
     images = np.zeros((4, 6, 6))
     for i, rows in enumerate(_QUARTERS):
         top, left = 3 * (i // 2), 3 * (i % 2)
@@ -34,10 +48,28 @@ def make_block_images(
 ) -> Draw:
     """Noisy sums of the four block images, as in the paper's supplement.
 
+    Parameters
+    ----------
+    n_samples : int, default=2000
+        How many rows.
+    noise_std : float, default=0.5
+        Standard deviation of the noise.
+    probability : float, default=0.5
+        That a row has an image, for each image.
+    random_state : Generator or int, default=None
+        Source of the draws.
+
     Returns
     -------
     Draw
         ``data`` (n_samples x 36), the true ``assignments`` and ``factors``.
+
+    Examples
+    --------
+    >>> from ibp.datasets import make_block_images
+    >>> X, Z, A = make_block_images(100, noise_std=0.3, random_state=0)
+    >>> X.shape, Z.shape, A.shape
+    ((100, 36), (100, 4), (4, 36))
     """
     rng = np.random.default_rng(random_state)
     factors = block_images()
@@ -57,14 +89,32 @@ def make_binary_factors(
 ) -> Draw:
     """The paper's synthetic data: random overlapping binary factors in noise.
 
-    Each factor is one on a random ``density`` of the dimensions; each row has each feature with
-    the given ``probability``. The paper then shifts the data to a zero minimum; that is left to
-    the caller.
+    The paper then shifts the data to a zero minimum; that is left to the caller.
+
+    Parameters
+    ----------
+    n_samples, n_features, n_components : int
+        Rows, columns and features; by default 500, 500 and 20.
+    probability : float, default=0.4
+        That a row has a feature, for each feature.
+    density : float, default=1/3
+        Each factor is one on this share of the columns, drawn at random, and zero elsewhere.
+    noise_std : float, default=1.0
+        Standard deviation of the noise.
+    random_state : Generator or int, default=None
+        Source of the draws.
 
     Returns
     -------
     Draw
         ``data``, the true ``assignments`` and ``factors``.
+
+    Examples
+    --------
+    >>> from ibp.datasets import make_binary_factors
+    >>> X, Z, A = make_binary_factors(50, 30, 4, random_state=0)
+    >>> X.shape, A.sum(axis=1).tolist()
+    ((50, 30), [10.0, 10.0, 10.0, 10.0])
     """
     rng = np.random.default_rng(random_state)
     factors = np.zeros((n_components, n_features))

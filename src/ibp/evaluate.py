@@ -123,8 +123,37 @@ def row_log_likelihood(
 ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
     """Sum of the log-likelihoods of each row's entries, and how many there are.
 
-    Counted are the entries present in ``values`` and, if ``hidden_from`` is given, missing there.
-    Both are dense, or both sparse.
+    Parameters
+    ----------
+    values : ndarray or sparse array of shape (n_samples, n_features)
+        The entries to score; NaN where there is none.
+    codes : ndarray of shape (n_samples, n_components)
+        The features of the rows.
+    components : ndarray of shape (n_components, n_features)
+        What the features look like.
+    intercept : ndarray of shape (n_features,)
+        The offset of each column.
+    noise_std : float
+        Standard deviation of the noise.
+    hidden_from : like values, default=None
+        Count only the entries that are missing here: those that were hidden from the fit. Dense
+        if ``values`` is, sparse if it is.
+
+    Returns
+    -------
+    sums : ndarray of shape (n_samples,)
+        Log-likelihood of each row.
+    counts : ndarray of shape (n_samples,)
+        How many of its entries were counted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ibp.evaluate import row_log_likelihood
+    >>> values, codes = np.array([[1.0, np.nan]]), np.array([[1]])
+    >>> sums, counts = row_log_likelihood(values, codes, np.array([[1.0, 2.0]]), np.zeros(2), 1.0)
+    >>> sums.round(3).tolist(), counts.tolist()  # ln N(1; 1, 1)
+    ([-0.919], [1])
     """
     squares = _sparse_squares if sparse.issparse(values) else _dense_squares
     errors, counts = squares(values, codes, components, intercept, hidden_from)
@@ -203,7 +232,24 @@ def expected_entries(
     row: npt.NDArray[np.int64],
     column: npt.NDArray[np.int64],
 ) -> FloatArray:
-    """Expected values of the entries with the given rows and columns."""
+    """Expected values of some entries, without those of all.
+
+    Parameters
+    ----------
+    z : ndarray of shape (n_samples, n_components)
+        The features of the rows.
+    components : ndarray of shape (n_components, n_features)
+        What the features look like.
+    intercept : ndarray of shape (n_features,)
+        The offset of each column.
+    row, column : ndarray of shape (n_entries,)
+        Where the entries are.
+
+    Returns
+    -------
+    ndarray of shape (n_entries,)
+        Intercept plus the sum of the row's features, at the column.
+    """
     return np.asarray(intercept[column] + np.einsum("ek,ke->e", z[row], components[:, column]))
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 SHOWN_FEATURES = 5
 SHOWN_COLUMNS = 4
-# As on the report page: a feature came back if its match in another restart is this similar.
-CAME_BACK = 0.9
 ENDINGS = {
     "converged": "converged",
     "max_iter": "stopped at the limit of sweeps",
@@ -64,7 +62,7 @@ class FitSummary:
         """The columns that a feature has most to do with."""
         import numpy as np
 
-        names = self.table.column_names or [str(j + 1) for j in range(self.table.shape[1])]
+        names = self.table.column_names or [str(j) for j in range(self.table.shape[1])]
         component = np.abs(self.model.components_[feature])
         order = np.argsort(-component, kind="stable")[:SHOWN_COLUMNS]
         return [names[j] for j in order if component[j] > 0]
@@ -72,6 +70,8 @@ class FitSummary:
     @property
     def came_back(self) -> int | None:
         """How many features came back in every other restart; None if there was no other."""
+        from ibp.agreement import CAME_BACK
+
         others = self.model.restart_evidence_.size - 1
         if others < 1:
             return None
@@ -108,7 +108,7 @@ class FitSummary:
                 "similarity": self.similarity,
             },
             "most_used": [
-                {"feature": k + 1, "share": self.share(k), "columns": self.columns_of(k)}
+                {"feature": k, "share": self.share(k), "columns": self.columns_of(k)}
                 for k in self.most_used[:SHOWN_FEATURES]
             ],
         }
@@ -178,7 +178,7 @@ class FitSummary:
         for k in shown:
             share = self.share(k)
             used = "" if share is None else f"{share:>5.0%} of rows   "
-            text = Text.assemble(f"  {k + 1:>4}   ", (used, "cyan"), listed(self.columns_of(k)))
+            text = Text.assemble(f"  {k:>4}   ", (used, "cyan"), listed(self.columns_of(k)))
             console.print(text, no_wrap=True, overflow="ellipsis")
 
     def show_pictures(self, console: Console, features: list[int]) -> None:
@@ -190,7 +190,7 @@ class FitSummary:
         captions = []
         for k in features:
             share = self.share(k)
-            captions.append(f"{k + 1}" if share is None else f"{k + 1}: {share:.0%}")
+            captions.append(f"{k}" if share is None else f"{k}: {share:.0%}")
         print_pictures(console, images, captions)
 
 

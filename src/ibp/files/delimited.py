@@ -101,7 +101,8 @@ def _detect(path: Path, options: Options) -> Layout:
     if not body:
         raise DataFileError(f"{source} has a header but no rows; give a file that holds data.")
     n_cells = _usual_width(body)
-    if names is not None and len(names) == n_cells - 1:  # as R writes it
+    # R gives the column of names none. If all rows end in a delimiter, it is not that.
+    if names is not None and len(names) == n_cells - 1 and any(row[-1] for row in body):
         names = ["", *names]
     if names is not None and len(names) != n_cells:
         raise DataFileError(

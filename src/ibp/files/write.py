@@ -91,12 +91,12 @@ def write_codes(
     codes : array of shape (n_samples, n_components)
         Integers are written as integers, other numbers with the fewest digits that give them back.
     row_names, feature_names : sequence of str, optional
-        Features without names are called "feature 1", "feature 2" and so on.
+        Features without names are called "feature 0", "feature 1" and so on, as in ``components_``.
     force : bool
         Whether a file that is there may be replaced.
     """
     if feature_names is None:
-        feature_names = [f"feature {number}" for number in range(1, codes.shape[1] + 1)]
+        feature_names = [f"feature {k}" for k in range(codes.shape[1])]
     check_target(path, force=force, endings=CODE_ENDINGS)
     names = None if row_names is None else list(row_names)
     _write(path, Table(codes, names, list(feature_names)), "codes", force)

@@ -1,0 +1,161 @@
+"""The page about a comparison of methods."""
+
+from __future__ import annotations
+
+from collections import Counter
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ibp.files.write import check_target
+from ibp.report import wording
+from ibp.report.encoding import clean_name, plain, plain_number
+from ibp.report.rendering import render, write_page
+
+# A lead of fewer nats per entry than this is none.
+CLOSE = 0.005
+SCRIPTS = ("core.js", "theme.js", "charts.js", "comparison.js")
+
+
+def write_comparison(
+    comparison: Any,
+    path: str | PathLike[str],
+    *,
+    title: str | None = None,
+    source: str | None = None,
+    force: bool = False,
+) -> Path:
+    """Write a page about a comparison of methods: one HTML file that needs nothing else.
+
+    Parameters
+    ----------
+    comparison : ibp.comparison.Comparison
+        The result of `ibp.comparison.compare`.
+    path : path-like
+        The file to write.
+    title : str, default=None
+        Heading of the page.
+    source : str, default=None
+        What the data are called, such as the name of their file.
+    force : bool, default=False
+        Whether a file that is there may be replaced.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
+    check_target(path, force=force)
+    page = render_comparison(comparison, title=title, source=source)
+    return write_page(path, page, force=force)
+
+
+def render_comparison(
+    comparison: Any, *, title: str | None = None, source: str | None = None
+) -> str:
+    """The page as text."""
+    ranking = comparison.ranking()
+    name = clean_name(source) if source else "your data"
+    return render(
+        "comparison.html",
+        scripts=SCRIPTS,
+        payload=_payload(comparison, [row.label for row in ranking]),
+        title=clean_name(title) if title else f"Methods compared on {name}",
+        summary=_summary(comparison, ranking, name),
+        headline=_headline(comparison, ranking),
+        comparison=comparison,
+        rows=[_row(row, comparison) for row in ranking],
+        skipped=sorted(comparison.skipped.items()),
+        notes=_notes(comparison),
+    )
+
+
+def _payload(comparison: Any, labels: list[str]) -> dict[str, Any]:
+    """The curves, methods in the order of the ranking."""
+    return {
+        "labels": labels,
+        "fits": [
+            {
+                "label": fit.label,
+                "seed": fit.seed,
+                "seconds": plain(fit.seconds),
+                "sweeps": plain(fit.sweeps),
+                "scores": plain(fit.log_likelihood),
+            }
+            for fit in comparison.fits
+        ],
+        "noise": plain_number(comparison.noise_std),
+    }
+
+
+def _summary(comparison: Any, ranking: list[Any], name: str) -> str:
+    """Who won, in one paragraph."""
+    size = (
+        f"{wording.count(comparison.n_samples, 'row')} and "
+        f"{wording.count(comparison.n_features, 'column')}"
+    )
+    methods = wording.count(len(ranking), "method")
+    said = [
+        f"{wording.capital(methods)} were fitted to {name} ({size}), and asked to predict "
+        f"{wording.count(comparison.n_hidden, 'entry', 'entries')} that none of them had seen."
+    ]
+    if len(ranking) == 1:
+        said[0] = said[0].replace("were fitted", "was fitted").replace("none of them", "it never")
+        said[0] = said[0].replace("that it never had seen", "that it had not seen")
+    if not ranking:
+        said.append("No fit was finished, so there is nothing to rank.")
+    elif len(ranking) > 1:
+        first, second = ranking[0], ranking[1]
+        lead = first.log_likelihood - second.log_likelihood
+        if lead <= max(first.spread, second.spread, CLOSE):
+            said.append(
+                f"{first.label} and {second.label} predicted them best, with no difference "
+                "between the two that would matter."
+            )
+        else:
+            said.append(
+                f"{first.label} predicted them best, ahead of {second.label} by "
+                f"{wording.number(lead, 2)} nats per entry."
+            )
+    if comparison.interrupted:
+        said.append("The comparison was interrupted: what is here is what was done by then.")
+    return " ".join(said)
+
+
+def _headline(comparison: Any, ranking: list[Any]) -> list[tuple[str, str]]:
+    """The large numbers: value and caption."""
+    if not ranking:
+        return []
+    best = ranking[0]
+    fastest = min(ranking, key=lambda row: row.seconds)
+    return [
+        (best.label, "predicts best"),
+        (wording.number(best.log_likelihood, 4), "its score per entry"),
+        (fastest.label, f"was quickest: {wording.seconds(fastest.seconds)}"),
+        (f"{comparison.n_hidden:,}", "entries held out"),
+    ]
+
+
+def _row(row: Any, comparison: Any) -> dict[str, Any]:
+    """A line of the ranking."""
+    fewest, most = min(row.n_components), max(row.n_components)
+    endings = Counter(wording.SHORT_ENDINGS.get(ending, ending) for ending in row.endings)
+    n_fits = len(row.endings)
+    return {
+        "label": row.label,
+        "score": wording.number(row.log_likelihood, 4, padded=True),
+        "spread": wording.number(row.spread, 2, padded=True) if n_fits > 1 else wording.NOTHING,
+        "own": wording.number(row.own_log_likelihood, 4, padded=True),
+        "seconds": wording.number(row.seconds, 3, padded=True),
+        "components": str(fewest) if fewest == most else f"{fewest} to {most}",
+        "fits": n_fits,
+        "endings": ", ".join(
+            name if n_fits == 1 else f"{name} ({times})" for name, times in endings.most_common()
+        ),
+    }
+
+
+def _notes(comparison: Any) -> list[tuple[str, str]]:
+    """What fits warned of, each once."""
+    said = {(fit.label, note): None for fit in comparison.fits for note in fit.notes}
+    return list(said)

@@ -1,0 +1,386 @@
+"""Everything that a page says about a fit, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from ibp.agreement import CAME_BACK, IN_PART
+from ibp.report import wording
+from ibp.report.encoding import clean_name, packed, plain, plain_number
+from ibp.report.measuring import Measurements, measure
+from ibp.report.notes import Notes
+from ibp.report.reading import DataReader
+from ibp.report.sampling import Shown, choose, top_columns, worst_first
+from ibp.report.trust import Certainty, Restarts, certainty_of, restarts_of
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+MAX_ROWS = 300
+WORST_LISTED = 10
+HISTOGRAM_BINS = 30
+# Most features in the pictures that have a cell for each pair, or for each restart.
+MATRIX_FEATURES = 150
+LONGEST_VALUE = 300
+
+
+@dataclass(frozen=True)
+class ReportContent:
+    """A fit, measured; names are as given, not escaped yet."""
+
+    model: Any
+    notes: Notes
+    measured: Measurements
+    certainty: Certainty | None
+    restarts: Restarts
+    shown: Shown
+    row_values: FloatArray
+    row_codes: FloatArray
+    row_names: Sequence[str] | None
+    column_names: Sequence[str] | None
+    full_image_shape: tuple[int, int] | None
+    sparse: bool
+
+    @property
+    def n_components(self) -> int:
+        """K."""
+        return int(self.model.n_components_)
+
+    @property
+    def code_kind(self) -> str:
+        """What a code is: "binary", "probability" or "real"."""
+        if self.model.real_codes:
+            return "real"
+        return "binary" if self.row_codes.dtype == np.uint8 else "probability"
+
+    @property
+    def strength(self) -> FloatArray:
+        """Root mean square of what each feature adds to a row that has it."""
+        components = np.asarray(self.model.components_)
+        size = np.sqrt(np.mean(components**2, axis=1)) if components.size else np.zeros(0)
+        return size * self.measured.mean_codes if self.model.real_codes else size
+
+    @property
+    def signed(self) -> bool:
+        """Whether some pattern has negative entries."""
+        return bool(np.min(self.model.components_, initial=0.0) < 0)
+
+    def row_name(self, row: int) -> str:
+        """The name of a row, or its number."""
+        return f"row {row}" if self.row_names is None else clean_name(self.row_names[row])
+
+    def column_name(self, column: int) -> str:
+        """The name of a column, its place in the picture, or its number."""
+        if self.column_names is not None:
+            return clean_name(self.column_names[column])
+        if self.full_image_shape is not None:
+            line, place = divmod(column, self.full_image_shape[1])
+            return f"pixel ({line}, {place})"
+        return f"column {column}"
+
+    def facts(self) -> wording.Facts:
+        """What the head says."""
+        measured, certainty, restarts = self.measured, self.certainty, self.restarts
+        errors = measured.row_errors[measured.row_counts > 0]
+        typical = float(np.median(errors)) if errors.size else 0.0
+        worst = self.shown.worst
+        repeated = restarts.n_restarts > 1
+        lost = (restarts.similarity < IN_PART).all(axis=0)
+        unsure: list[int] = []
+        if certainty is not None:
+            unsure = np.argsort(-certainty.feature_toss_ups, kind="stable")[:3].tolist()
+        rare = (measured.on_counts < wording.FEW_ROWS) & (measured.on_counts.size > 0)
+        return wording.Facts(
+            method=type(self.model).__name__,
+            n_rows=measured.row_counts.size,
+            n_rows_fit=int(self.model.n_samples_fit_),
+            n_columns=measured.column_counts.size,
+            missing=measured.n_missing
+            / max(measured.row_counts.size * len(self.model.intercept_), 1),
+            n_components=self.n_components,
+            real_codes=bool(self.model.real_codes),
+            variance_explained=measured.variance_explained,
+            features_per_row=float(measured.row_features.mean()),
+            n_unused=int((measured.on_counts == 0).sum()),
+            ending=str(self.model.ending_),
+            n_iter=int(self.model.n_iter_),
+            seconds=self.seconds,
+            n_restarts=restarts.n_restarts,
+            not_returned=np.flatnonzero(lost).tolist() if repeated else [],
+            returned=int((restarts.came_back > 0).sum()) if repeated else None,
+            mean_probability=None if certainty is None else certainty.mean_probability,
+            toss_ups=None if certainty is None else certainty.toss_ups,
+            unsure=unsure,
+            rare=np.flatnonzero(rare).tolist() if measured.row_counts.size >= 10 else [],
+            worst_row=self.row_name(int(worst[0])) if worst.size else None,
+            worst_ratio=float(measured.row_errors[worst[0]]) / typical if typical > 0 else 0.0,
+            has_held_out=self.notes.held_out is not None,
+        )
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the fit took."""
+        if self.notes.seconds is not None:
+            return self.notes.seconds
+        passed = self.model.history_.get("seconds", ())
+        return float(passed[-1]) if len(passed) else None
+
+    def parameters(self) -> list[tuple[str, str]]:
+        """Settings of the estimator."""
+        given = sorted(self.model.get_params().items())
+        return [(name, _short(repr(value))) for name, value in given]
+
+    def learned(self) -> list[tuple[str, str]]:
+        """Numbers that the fit learned."""
+        names = {
+            "noise_std_": "standard deviation of the noise",
+            "factor_std_": "scale of the patterns",
+            "alpha_": "expected features per row (alpha)",
+            "code_rate_": "rate of the codes",
+            "factor_rate_": "rate of the patterns",
+            "evidence_": "evidence (log)",
+        }
+        return [
+            (said, wording.number(float(getattr(self.model, name)), 5))
+            for name, said in names.items()
+            if hasattr(self.model, name)
+        ]
+
+    def worst_rows(self) -> list[dict[str, Any]]:
+        """The rows that are explained worst; each is in the explorer."""
+        return [
+            {
+                "row": int(row),
+                "name": self.row_name(int(row)),
+                "error": wording.number(float(self.measured.row_errors[row]), padded=True),
+                "features": int(self.measured.row_features[row]),
+            }
+            for row in self.shown.worst[:WORST_LISTED]
+        ]
+
+    def worst_columns(self) -> list[dict[str, Any]]:
+        """The columns that are explained worst, with their own spread to compare."""
+        errors, spreads = self.measured.column_errors, self.measured.column_spreads
+        return [
+            {
+                "name": self.column_name(int(column)),
+                "error": wording.number(float(errors[column]), padded=True),
+                "spread": wording.number(float(spreads[column]), padded=True),
+                "explained": wording.percent(1.0 - float((errors[column] / spreads[column]) ** 2))
+                if spreads[column] > 0
+                else wording.NOTHING,
+            }
+            for column in worst_first(errors)[:WORST_LISTED]
+        ]
+
+    def payload(self) -> dict[str, Any]:
+        """What the scripts of the page draw."""
+        shown, measured = self.shown, self.measured
+        columns = shown.columns
+        return {
+            "image": shown.image_shape,
+            "signed": self.signed,
+            "codes": self.code_kind,
+            "history": {
+                "evidence": plain(self.model.history_.get("evidence", ())),
+                "n_components": plain(self.model.history_.get("n_components", ())),
+                "seconds": plain(self.model.history_.get("seconds", ())),
+            },
+            "columns": [self.column_name(int(column)) for column in columns],
+            "column_numbers": columns.tolist(),
+            "all_columns": columns.size == measured.column_counts.size,
+            "intercept": packed(self.model.intercept_[columns]),
+            "components": packed(self.model.components_[:, columns]),
+            "features": self._features(),
+            "pairs": self._pairs(),
+            "restarts": self._restarts(),
+            "rows": {
+                "numbers": shown.rows.tolist(),
+                "names": [self.row_name(int(row)) for row in shown.rows],
+                "worst": shown.worst.tolist(),
+                "values": packed(self.row_values),
+                "codes": packed(self.row_codes),
+            },
+            "row_errors": _histogram(measured.row_errors),
+            "certainty": None if self.certainty is None else plain(self.certainty.shares),
+        }
+
+    def _features(self) -> dict[str, Any]:
+        components = np.asarray(self.model.components_)
+        top = top_columns(components)
+        named = sorted(set(top.ravel().tolist())) if self.shown.image_shape is None else []
+        place = {column: i for i, column in enumerate(named)}
+        n_rows = max(self.measured.row_counts.size, 1)
+        certainty, restarts = self.certainty, self.restarts
+        return {
+            "counts": self.measured.on_counts.tolist(),
+            "shares": plain(self.measured.on_counts / n_rows),
+            "strength": plain(self.strength),
+            "agreement": plain(restarts.agreement),
+            "came_back": restarts.came_back.tolist(),
+            "came_back_partly": restarts.came_back_partly.tolist(),
+            "confidence": plain(None if certainty is None else certainty.feature_probability),
+            "top_names": [self.column_name(column) for column in named],
+            "top": [[place[c] for c in columns] for columns in top.tolist()] if named else None,
+            "top_values": [plain(row) for row in np.take_along_axis(components, top, axis=1)]
+            if named
+            else None,
+        }
+
+    def _pairs(self) -> dict[str, Any] | None:
+        """Correlations of the commonest features, ordered so that those alike are neighbours."""
+        if self.n_components < 2:
+            return None
+        measured = self.measured
+        common = np.argsort(-measured.on_counts, kind="stable")[:MATRIX_FEATURES]
+        chosen = np.sort(common)
+        chosen = chosen[_similar_beside(measured.correlation[np.ix_(chosen, chosen)])]
+        block = np.ix_(chosen, chosen)
+        return {
+            "features": chosen.tolist(),
+            "correlation": packed(measured.correlation[block]),
+            "together": packed(measured.together[block]),
+            "n_rows": int(measured.row_counts.size),
+        }
+
+    def _restarts(self) -> dict[str, Any] | None:
+        restarts = self.restarts
+        if restarts.n_restarts < 2 or not self.n_components:
+            return None
+        agreement = restarts.similarity.mean(axis=0)
+        chosen = np.argsort(-agreement, kind="stable")[:MATRIX_FEATURES]
+        return {
+            "features": chosen.tolist(),
+            "restarts": restarts.others.tolist(),
+            "similarity": packed(restarts.similarity[:, chosen]),
+            "thresholds": [CAME_BACK, IN_PART],
+        }
+
+
+def gather(
+    model: Any,
+    X: Any,
+    *,
+    row_names: Sequence[str] | None = None,
+    column_names: Sequence[str] | None = None,
+    image_shape: tuple[int, int] | None = None,
+    max_rows: int = MAX_ROWS,
+    random_state: int = 0,
+) -> ReportContent:
+    """Measure a fitted model on data.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted model of this library.
+    X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
+        The data; read by blocks of rows.
+    row_names, column_names : sequence of str, default=None
+        Names; by default those of the frame or of the training data, else numbers.
+    image_shape : tuple of int, default=None
+        Height and width, if a row is a picture; by default what the model's notes say.
+    max_rows : int, default=300
+        Most rows in the explorer.
+    random_state : int, default=0
+        Of the rows that are drawn.
+
+    Returns
+    -------
+    ReportContent
+        All that the page says.
+    """
+    check_is_fitted(model)
+    if max_rows < 1:
+        raise ValueError(f"max_rows must be at least 1; it is {max_rows}.")
+    reader = DataReader(model, X)
+    notes = Notes.of(model)
+    row_names = _names(row_names, reader.row_names, reader.n_rows, "row")
+    column_names = _names(column_names, reader.column_names, reader.n_columns, "column")
+    shape = _checked_shape(image_shape, notes.image_shape, reader.n_columns)
+    measured = measure(reader)
+    shown = choose(
+        np.asarray(model.components_),
+        measured.row_errors,
+        image_shape=shape,
+        max_rows=max_rows,
+        random_state=random_state,
+    )
+    matrix = reader.matrix(shown.rows)
+    codes = reader.codes(matrix)
+    values = matrix[:, shown.columns]
+    return ReportContent(
+        model=model,
+        notes=notes,
+        measured=measured,
+        certainty=certainty_of(reader, random_state),
+        restarts=restarts_of(model),
+        shown=shown,
+        row_values=values.toarray() if reader.sparse else values,
+        row_codes=codes,
+        row_names=row_names,
+        column_names=column_names,
+        full_image_shape=shape,
+        sparse=reader.sparse,
+    )
+
+
+def _names(
+    given: Sequence[str] | None, known: Sequence[str] | None, n: int, what: str
+) -> Sequence[str] | None:
+    """The names that were given, or else those that the data have."""
+    names = known if given is None else given
+    if names is not None and len(names) != n:
+        raise ValueError(f"There are {len(names)} {what} names for {n} {what}s.")
+    return names
+
+
+def _checked_shape(
+    given: tuple[int, int] | None, noted: tuple[int, int] | None, n_columns: int
+) -> tuple[int, int] | None:
+    """The shape that was asked for; one that was only noted is dropped if it does not fit."""
+    if given is None:
+        fits = noted is not None and noted[0] * noted[1] == n_columns
+        return noted if fits else None
+    height, width = (int(side) for side in given)
+    if height < 1 or width < 1 or height * width != n_columns:
+        raise ValueError(
+            f"An image of {height} x {width} has {height * width} pixels, but the data have "
+            f"{n_columns} columns."
+        )
+    return height, width
+
+
+def _similar_beside(correlation: FloatArray) -> IntArray:
+    """An order in which features that are on together stand side by side."""
+    from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
+
+    if correlation.shape[0] < 3:
+        return np.arange(correlation.shape[0])
+    distance = (1.0 - correlation)[np.triu_indices_from(correlation, k=1)]
+    tree = linkage(np.maximum(distance, 0.0), method="average")
+    return np.asarray(leaves_list(optimal_leaf_ordering(tree, distance)), dtype=np.int64)
+
+
+def _histogram(errors: FloatArray) -> dict[str, Any] | None:
+    seen = errors[np.isfinite(errors)]
+    if not seen.size:
+        return None
+    low, high = float(seen.min()), float(seen.max())
+    if high - low <= 1e-9 * max(high, 1e-300):  # all alike
+        low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
+    counts, edges = np.histogram(seen, bins=HISTOGRAM_BINS, range=(low, high))
+    return {
+        "counts": counts.tolist(),
+        "edges": plain(edges),
+        "median": plain_number(np.median(seen)),
+    }
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"

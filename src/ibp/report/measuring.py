@@ -1,0 +1,227 @@
+"""One pass over the data: errors of rows and columns, and which features are on together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from joblib import effective_n_jobs
+from scipy import sparse
+
+from ibp.blas import reconstruct, single_threaded_blas
+from ibp.evaluate import expected_entries, row_log_likelihood
+from ibp.parallel import Workers, ranges
+from ibp.report.reading import DataReader
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+# Entries of the rows that are worked on together.
+PIECE = 200_000
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """Sums over all rows of X.
+
+    Attributes
+    ----------
+    row_squares, row_counts : ndarray of shape (N,)
+        Squared errors of each row's observed entries, and how many these are.
+    row_features : ndarray of shape (N,)
+        Features that are on in each row.
+    column_squares, column_counts : ndarray of shape (D,)
+        The same of the columns.
+    spread : ndarray of shape (D,)
+        Sum of squares of each column about its mean.
+    on_counts : ndarray of shape (K,)
+        In how many rows each feature is on.
+    together : ndarray of shape (K, K)
+        In how many rows two are.
+    correlation : ndarray of shape (K, K)
+        Of being on, or of real codes; 0 where one never changes.
+    mean_codes : ndarray of shape (K,)
+        Average code of the rows that have it; 1 if none has.
+    """
+
+    row_squares: FloatArray
+    row_counts: IntArray
+    row_features: IntArray
+    column_squares: FloatArray
+    column_counts: IntArray
+    spread: FloatArray
+    on_counts: IntArray
+    together: IntArray
+    correlation: FloatArray
+    mean_codes: FloatArray
+
+    @property
+    def n_missing(self) -> int:
+        """Entries that were not observed."""
+        return int(self.row_counts.size * self.column_counts.size - self.row_counts.sum())
+
+    @property
+    def row_errors(self) -> FloatArray:
+        """Root mean square error of each row; NaN where nothing was observed."""
+        return _root_mean(self.row_squares, self.row_counts)
+
+    @property
+    def column_errors(self) -> FloatArray:
+        """Root mean square error of each column."""
+        return _root_mean(self.column_squares, self.column_counts)
+
+    @property
+    def column_spreads(self) -> FloatArray:
+        """Standard deviation of each column."""
+        return _root_mean(self.spread, self.column_counts)
+
+    @property
+    def variance_explained(self) -> float:
+        """Share of the variance within columns that is gone with the features; NaN if none was."""
+        total = float(self.spread.sum())
+        return 1.0 - float(self.row_squares.sum()) / total if total > 0 else float("nan")
+
+
+def measure(reader: DataReader) -> Measurements:
+    """Go through the data once."""
+    model = reader.model
+    components = np.asarray(model.components_, dtype=np.float64)
+    intercept = np.asarray(model.intercept_, dtype=np.float64)
+    n, d, k = reader.n_rows, reader.n_columns, components.shape[0]
+    row_squares, row_counts = np.zeros(n), np.zeros(n, dtype=np.int64)
+    row_features = np.zeros(n, dtype=np.int64)
+    column_squares, column_counts = np.zeros(d), np.zeros(d, dtype=np.int64)
+    sums, squares = np.zeros(d), np.zeros(d)
+    together, products, code_sums = np.zeros((k, k)), np.zeros((k, k)), np.zeros(k)
+    workers = Workers(effective_n_jobs(model.n_jobs))
+    for rows, matrix, codes in reader.blocks():
+        for piece, part in _pieces(matrix, codes, components, intercept, workers):
+            own = slice(rows.start + piece.start, rows.start + piece.stop)
+            row_squares[own], row_counts[own] = part.row_squares, part.row_counts
+            column_squares += part.column_squares
+            column_counts += part.column_counts
+            sums += part.sums
+            squares += part.squares
+        on = is_on(model, codes).astype(np.float64)
+        row_features[rows] = on.sum(axis=1)
+        with single_threaded_blas():
+            together += on.T @ on
+            used = codes.astype(np.float64) if model.real_codes else on
+            products += used.T @ used
+        code_sums += used.sum(axis=0)
+    on_counts = together.diagonal()
+    return Measurements(
+        row_squares,
+        row_counts,
+        row_features,
+        column_squares,
+        column_counts,
+        np.maximum(squares - sums**2 / np.maximum(column_counts, 1), 0.0),
+        on_counts.astype(np.int64),
+        together.astype(np.int64),
+        _correlation(products, code_sums, n),
+        np.where(on_counts > 0, code_sums / np.maximum(on_counts, 1), 1.0),
+    )
+
+
+def is_on(model: Any, codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Whether a code says that its feature is there."""
+    return np.asarray(codes > (0.0 if model.real_codes else 0.5))
+
+
+@dataclass(frozen=True)
+class _Block:
+    """What one block of rows adds; sums and squares of a column are about the intercept."""
+
+    row_squares: FloatArray
+    row_counts: IntArray
+    column_squares: FloatArray
+    column_counts: IntArray
+    sums: FloatArray
+    squares: FloatArray
+
+
+def _pieces(
+    matrix: Any,
+    codes: npt.NDArray[Any],
+    components: FloatArray,
+    intercept: FloatArray,
+    workers: Workers,
+) -> Iterator[tuple[slice, _Block]]:
+    """What a block adds, in pieces that fit the cache."""
+    n, d = matrix.shape
+    work, size = (_sparse_block, n) if sparse.issparse(matrix) else (_dense_block, PIECE // d + 1)
+    pieces = ranges(n, size)
+
+    def add_up(piece: slice) -> _Block:
+        return work(matrix[piece], codes[piece], components, intercept)
+
+    yield from zip(pieces, workers.map(add_up, pieces), strict=True)
+
+
+def _dense_block(
+    matrix: Any, codes: npt.NDArray[Any], components: FloatArray, intercept: FloatArray
+) -> _Block:
+    centred = matrix - intercept
+    seen = ~np.isnan(centred)
+    np.copyto(centred, 0.0, where=~seen)
+    residual = centred - reconstruct(codes, components)
+    np.copyto(residual, 0.0, where=~seen)
+    squares = residual**2
+    return _Block(
+        squares.sum(axis=1),
+        seen.sum(axis=1),
+        squares.sum(axis=0),
+        seen.sum(axis=0),
+        centred.sum(axis=0),
+        np.einsum("nd,nd->d", centred, centred),
+    )
+
+
+def _sparse_block(
+    matrix: Any, codes: npt.NDArray[Any], components: FloatArray, intercept: FloatArray
+) -> _Block:
+    """The same from the stored entries alone."""
+    n, d = matrix.shape
+    z = codes.astype(np.float64)
+    log_likelihood, row_counts = row_log_likelihood(matrix, z, components, intercept, 1.0)
+    row_squares = -2.0 * log_likelihood - row_counts * np.log(2.0 * np.pi)
+    entries = matrix.astype(np.float64).tocoo()
+    missing = np.isnan(entries.data)
+    row, column = entries.row[missing], entries.col[missing]
+    stored = sparse.csr_array(
+        (entries.data[~missing], (entries.row[~missing], entries.col[~missing])), shape=(n, d)
+    )
+    column_counts = n - np.bincount(column, minlength=d)
+    predicted = expected_entries(z, components, intercept, row, column)
+    # Sum over rows of (x - b - zA)^2, without what is missing.
+    fitted = np.einsum("kd,kd->d", components, (z.T @ z) @ components)
+    fitted += 2.0 * intercept * (z.sum(axis=0) @ components) + n * intercept**2
+    fitted -= np.bincount(column, weights=predicted**2, minlength=d)
+    x_sums = np.asarray(stored.sum(axis=0)).ravel()
+    x_squares = np.asarray(stored.multiply(stored).sum(axis=0)).ravel()
+    crossed = intercept * x_sums + np.einsum("kd,kd->d", components, (stored.T @ z).T)
+    return _Block(
+        np.maximum(row_squares, 0.0),
+        row_counts,
+        np.maximum(x_squares - 2.0 * crossed + fitted, 0.0),
+        column_counts,
+        x_sums - column_counts * intercept,
+        x_squares - 2.0 * intercept * x_sums + column_counts * intercept**2,
+    )
+
+
+def _correlation(products: FloatArray, sums: FloatArray, n: int) -> FloatArray:
+    covariance = products / n - np.outer(sums, sums) / n**2
+    deviation = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
+    scale = np.outer(deviation, deviation)
+    varies = scale > 1e-12 * max(float(products.max(initial=0.0)) / n, 1e-300)
+    correlation = np.where(varies, covariance / np.where(varies, scale, 1.0), 0.0)
+    return np.clip(correlation, -1.0, 1.0)
+
+
+def _root_mean(squares: FloatArray, counts: IntArray) -> FloatArray:
+    return np.where(counts > 0, np.sqrt(squares / np.maximum(counts, 1)), np.nan)

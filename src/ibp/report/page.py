@@ -1,0 +1,244 @@
+"""The page about a fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ibp.files.write import check_target
+from ibp.report import wording
+from ibp.report.content import MATRIX_FEATURES, MAX_ROWS, ReportContent, gather
+from ibp.report.encoding import clean_name
+from ibp.report.rendering import render, write_page
+from ibp.report.trust import MOST_ROWS
+
+SCRIPTS = (
+    "core.js",
+    "theme.js",
+    "charts.js",
+    "pictures.js",
+    "matrix.js",
+    "fit.js",
+    "features.js",
+    "explorer.js",
+    "trust.js",
+    "details.js",
+)
+CERTAINTY_LABELS = (
+    ("nearly a toss-up", "up to 73 % sure"),
+    ("leaning", "73 to 95 % sure"),
+    ("sure", "95 to 99.3 % sure"),
+    ("very sure", "99.3 to 99.995 % sure"),
+    ("beyond doubt", "more"),
+)
+
+
+def write_report(
+    model: Any,
+    X: Any,
+    path: str | PathLike[str],
+    *,
+    row_names: Sequence[str] | None = None,
+    column_names: Sequence[str] | None = None,
+    image_shape: tuple[int, int] | None = None,
+    title: str | None = None,
+    force: bool = False,
+    max_rows: int = MAX_ROWS,
+    random_state: int = 0,
+) -> Path:
+    """Write a page about a fitted model: one HTML file that needs nothing else.
+
+    It shows the features, how sure they are, how they add up to each row, what they do not
+    explain, and what to do next. Large data are sampled, and the page says so.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted model of this library.
+    X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
+        The data; NaN where missing. They are read by blocks of rows, so a memory map will do.
+    path : path-like
+        The file to write.
+    row_names, column_names : sequence of str, default=None
+        Names; by default those of the frame or of the training data, else numbers.
+    image_shape : tuple of int, default=None
+        Height and width, if every row is a picture; by default what the model's notes say.
+    title : str, default=None
+        Heading of the page.
+    force : bool, default=False
+        Whether a file that is there may be replaced.
+    max_rows : int, default=300
+        Most rows in the explorer.
+    random_state : int, default=0
+        Of the rows that are drawn for it.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
+    check_target(path, force=force)  # before the work rather than after it
+    content = gather(
+        model,
+        X,
+        row_names=row_names,
+        column_names=column_names,
+        image_shape=image_shape,
+        max_rows=max_rows,
+        random_state=random_state,
+    )
+    return write_page(path, render_report(content, title=title), force=force)
+
+
+def render_report(content: ReportContent, *, title: str | None = None) -> str:
+    """The page as text."""
+    source = None if content.notes.data is None else clean_name(content.notes.data)
+    facts = content.facts()
+    return render(
+        "report.html",
+        scripts=SCRIPTS,
+        payload=content.payload(),
+        title=clean_name(title) if title else f"Features of {source or 'your data'}",
+        summary=wording.summary(facts, source),
+        headline=_headline(facts),
+        advice=wording.advice(facts),
+        facts=facts,
+        content=content,
+        samples=_samples(content),
+        certainty=_certainty(content),
+        restarts=_restarts(content),
+        returns=_returns(content),
+        held_out=_held_out(content),
+        matrix_features=MATRIX_FEATURES,
+        prefix=type(content.model).__name__.lower(),
+    )
+
+
+def _headline(facts: wording.Facts) -> list[tuple[str, str]]:
+    """The large numbers: value and caption."""
+    numbers = [(f"{facts.n_components:,}", "feature" if facts.n_components == 1 else "features")]
+    if math.isfinite(facts.variance_explained):
+        numbers.append((wording.percent(facts.variance_explained), "of the variance explained"))
+    numbers.append((wording.number(facts.features_per_row, 2), "features per row"))
+    if facts.returned is not None and facts.n_components:
+        numbers.append(
+            (f"{facts.returned} of {facts.n_components}", "came back in another restart")
+        )
+    elif facts.mean_probability is not None:
+        sure = wording.percent(facts.mean_probability, 1).replace("over ", ">")
+        numbers.append((sure, "average certainty"))
+    return numbers
+
+
+def _samples(content: ReportContent) -> list[str]:
+    """What of the data the page has, if not all."""
+    shown, measured = content.shown, content.measured
+    said = []
+    n_rows, n_columns = measured.row_counts.size, measured.column_counts.size
+    if shown.rows.size < n_rows:
+        said.append(
+            f"{shown.rows.size:,} of {n_rows:,} rows: the {shown.worst.size} that are explained "
+            "worst, and others drawn at random"
+        )
+    if shown.stride > 1:
+        said.append(f"every {_ordinal(shown.stride)} pixel in each direction")
+    elif shown.columns.size < n_columns:
+        said.append(
+            f"{shown.columns.size:,} of {n_columns:,} columns, the strongest of every feature"
+        )
+    return said
+
+
+def _certainty(content: ReportContent) -> dict[str, Any] | None:
+    """How sure the assignments are."""
+    certainty = content.certainty
+    if certainty is None:
+        return None
+    least = np.argsort(certainty.feature_probability, kind="stable")[:8]
+    n_rows = content.measured.row_counts.size
+    return {
+        "rows": f"a random {MOST_ROWS:,} of {n_rows:,} rows"
+        if certainty.n_rows < n_rows
+        else "all rows",
+        "mean": wording.percent(certainty.mean_probability, 1),
+        "toss_ups": wording.percent(certainty.toss_ups, 1),
+        "bins": [
+            (name, meaning, wording.percent(float(share), 1), float(share))
+            for (name, meaning), share in zip(CERTAINTY_LABELS, certainty.shares, strict=True)
+        ],
+        "least": [
+            (
+                int(k),
+                wording.percent(float(certainty.feature_probability[k]), 1),
+                wording.percent(float(certainty.feature_on_probability[k]), 1),
+                wording.percent(float(certainty.feature_toss_ups[k]), 1),
+            )
+            for k in least
+        ],
+    }
+
+
+def _restarts(content: ReportContent) -> list[dict[str, Any]]:
+    """The table of restarts."""
+    restarts = content.restarts
+    return [
+        {
+            "number": number,
+            "kept": number == restarts.kept,
+            "evidence": wording.number(float(restarts.evidence[number]), 6),
+            "n_components": int(restarts.n_components[number]),
+        }
+        for number in range(restarts.n_restarts)
+    ]
+
+
+def _returns(content: ReportContent) -> str:
+    """Which features came back, in a sentence."""
+    restarts = content.restarts
+    if restarts.n_restarts < 2 or not content.n_components:
+        return ""
+    strong = restarts.came_back > 0
+    partly = ~strong & (restarts.came_back_partly > 0)
+    always = int((restarts.came_back == restarts.n_restarts - 1).sum())
+    return (
+        f"Of {wording.count(content.n_components, 'feature')}, {int(strong.sum())} came back "
+        f"clearly in at least one of the {restarts.n_restarts - 1} other restarts ({always} in "
+        f"all of them), {int(partly.sum())} only in part, and "
+        f"{int((~strong & ~partly).sum())} not at all."
+    )
+
+
+def _held_out(content: ReportContent) -> str | None:
+    """The held-out score in words."""
+    held_out = content.notes.held_out
+    if held_out is None:
+        return None
+    entries = "Entries"
+    if held_out.n_entries is not None:
+        entries = wording.count(held_out.n_entries, "entry", "entries")
+    share = f" ({wording.percent(held_out.fraction, 1)})" if held_out.fraction else ""
+    said = (
+        f"{entries}{share} were hidden from the fit and then predicted: the mean log-likelihood "
+        f"is {wording.number(held_out.score, 4)} per entry."
+    )
+    noise = float(content.model.noise_std_)
+    square = -2.0 * noise**2 * (held_out.score + 0.5 * math.log(2.0 * math.pi * noise**2))
+    if square > 0 and not hasattr(content.model, "trace_"):
+        spread = math.sqrt(
+            content.measured.spread.sum() / max(content.measured.row_counts.sum(), 1)
+        )
+        said += (
+            f" That is a typical error of {wording.number(math.sqrt(square))}, where the noise is "
+            f"estimated as {wording.number(noise)} and the columns themselves spread by "
+            f"{wording.number(spread)}."
+        )
+    return said
+
+
+def _ordinal(n: int) -> str:
+    return {2: "second", 3: "third"}.get(n, f"{n}th")

@@ -1,0 +1,89 @@
+"""The data by rows, whatever holds them, and what a model says of some of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from ibp.validation import check_matrix
+
+# Entries of a block of rows, and of its codes.
+BLOCK_ENTRIES = 4_000_000
+MOST_BLOCK_ROWS = 65_536
+
+
+class DataReader:
+    """Blocks of rows of X, validated as a model does it, with their codes."""
+
+    def __init__(self, model: Any, X: Any) -> None:
+        if sparse.issparse(X):
+            X = sparse.csr_array(cast(Any, X))
+        elif not hasattr(X, "shape"):
+            X = np.asarray(X)
+        self.model = model
+        self._data = X
+        first = self.matrix(slice(0, 1))  # which says what is wrong with X, if anything is
+        self.n_rows, self.n_columns = int(X.shape[0]), int(first.shape[1])
+        self.sparse = bool(sparse.issparse(X))
+
+    @property
+    def row_names(self) -> list[str] | None:
+        """The index of a pandas frame, unless it only counts."""
+        index = getattr(self._data, "index", None)
+        if index is None or not hasattr(self._data, "iloc") or hasattr(index, "step"):
+            return None
+        return [str(name) for name in index]
+
+    @property
+    def column_names(self) -> list[str] | None:
+        """The names that the model was fitted with, or else those of the frame."""
+        fitted = getattr(self.model, "feature_names_in_", None)
+        if fitted is not None:
+            return [str(name) for name in fitted]
+        if hasattr(self._data, "columns"):
+            return [str(name) for name in self._data.columns]
+        return None
+
+    def matrix(self, rows: Any) -> Any:
+        """Some rows as floating numbers, NaN where missing; CSR if sparse."""
+        data = self._data
+        part = data.iloc[rows] if hasattr(data, "iloc") else data[rows]
+        with _names_not_compared():
+            accepts_sparse = self.model.accepts_sparse
+            return check_matrix(self.model, part, reset=False, accept_sparse=accepts_sparse)
+
+    def codes(self, matrix: Any) -> npt.NDArray[Any]:
+        """Features of rows that `matrix` gave."""
+        with _names_not_compared():
+            return np.asarray(self.model.transform(matrix))
+
+    def confidence(self, matrix: Any) -> npt.NDArray[np.float64]:
+        """How sure their bits are, in nats."""
+        with _names_not_compared():
+            return np.asarray(self.model.confidence(matrix))
+
+    def blocks(self) -> Iterator[tuple[slice, Any, npt.NDArray[Any]]]:
+        """All rows, block by block: which, their values and their codes."""
+        width = self.n_columns
+        if self.sparse:
+            width = self._data.nnz // self.n_rows + 1
+        n_block = BLOCK_ENTRIES // max(width, self.model.n_components_, 1)
+        n_block = min(max(n_block, 1), MOST_BLOCK_ROWS)
+        for start in range(0, self.n_rows, n_block):
+            rows = slice(start, min(start + n_block, self.n_rows))
+            matrix = self.matrix(rows)
+            yield rows, matrix, self.codes(matrix)
+
+
+@contextmanager
+def _names_not_compared() -> Iterator[None]:
+    """Rows without the column names of the training data are no reason to warn here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X (has|does not have valid) feature names")
+        yield

@@ -1,0 +1,133 @@
+"""How sure the assignments are, and which features came back in other restarts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from ibp.agreement import CAME_BACK, IN_PART
+from ibp.report.measuring import is_on
+from ibp.report.reading import DataReader
+from ibp.report.sampling import sample_rows
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+MOST_ROWS = 5000
+# Below this many nats a bit is nearly a toss-up: at best 73 % sure.
+TOSS_UP = 1.0
+EDGES = np.array([TOSS_UP, 3.0, 5.0, 10.0])
+
+
+@dataclass(frozen=True)
+class Certainty:
+    """How sure bits are, from some of the rows.
+
+    Attributes
+    ----------
+    n_rows : int
+        How many rows were looked at.
+    shares : ndarray of shape (5,)
+        Share of the bits below 1 nat, between the `EDGES`, and above the last.
+    mean_probability : float
+        Average probability that a bit is right, all others given.
+    feature_probability, feature_on_probability : ndarray of shape (K,)
+        The same of each feature: in all rows, and in those that have it (NaN if none has).
+    feature_toss_ups : ndarray of shape (K,)
+        Share of each feature's bits that are nearly a toss-up.
+    """
+
+    n_rows: int
+    shares: FloatArray
+    mean_probability: float
+    feature_probability: FloatArray
+    feature_on_probability: FloatArray
+    feature_toss_ups: FloatArray
+
+    @property
+    def toss_ups(self) -> float:
+        """Share of all bits that are nearly a toss-up."""
+        return float(self.shares[0])
+
+
+def certainty_of(reader: DataReader, random_state: int) -> Certainty | None:
+    """Ask a binary model how sure it is; None where there is nothing to ask."""
+    model = reader.model
+    if model.real_codes or model.n_components_ == 0:
+        return None
+    matrix = reader.matrix(sample_rows(reader.n_rows, MOST_ROWS, random_state))
+    nats, on = reader.confidence(matrix), is_on(model, reader.codes(matrix))
+    probability = expit(nats)
+    bins = np.bincount(np.searchsorted(EDGES, nats.ravel(), side="right"), minlength=5)
+    n_on = on.sum(axis=0)
+    on_sums = np.where(on, probability, 0.0).sum(axis=0)
+    return Certainty(
+        nats.shape[0],
+        bins / nats.size,
+        float(probability.mean()),
+        probability.mean(axis=0),
+        np.where(n_on > 0, on_sums / np.maximum(n_on, 1), np.nan),
+        (nats < TOSS_UP).mean(axis=0),
+    )
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """What the restarts of a fit found.
+
+    Attributes
+    ----------
+    evidence, n_components : ndarray of shape (R,)
+        Of each restart.
+    kept : int
+        The one that the model is.
+    similarity : ndarray of shape (R - 1, K)
+        Cosine similarity of each feature with its match in every other restart.
+    """
+
+    evidence: FloatArray
+    n_components: IntArray
+    kept: int
+    similarity: FloatArray
+
+    @property
+    def n_restarts(self) -> int:
+        """R."""
+        return int(self.evidence.size)
+
+    @property
+    def others(self) -> IntArray:
+        """Numbers of the restarts that were not kept."""
+        return np.delete(np.arange(self.n_restarts), self.kept)
+
+    @property
+    def agreement(self) -> FloatArray | None:
+        """Average similarity of each feature; None if the fit was not repeated."""
+        return self.similarity.mean(axis=0) if self.n_restarts > 1 else None
+
+    @property
+    def came_back(self) -> IntArray:
+        """In how many other restarts each feature came back."""
+        return np.asarray((self.similarity >= CAME_BACK).sum(axis=0))
+
+    @property
+    def came_back_partly(self) -> IntArray:
+        """In how many others something like it did."""
+        partly = (self.similarity >= IN_PART) & (self.similarity < CAME_BACK)
+        return np.asarray(partly.sum(axis=0))
+
+
+def restarts_of(model: Any) -> Restarts:
+    """What a fitted model remembers of its restarts."""
+    kept = int(model.restart_kept_)
+    similarity = np.delete(np.asarray(model.restart_similarity_, dtype=np.float64), kept, axis=0)
+    return Restarts(
+        np.asarray(model.restart_evidence_, dtype=np.float64),
+        np.asarray(model.restart_n_components_, dtype=np.int64),
+        kept,
+        similarity,
+    )

@@ -1,0 +1,309 @@
+"""Numbers and facts as people say them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Class name -> what it is called, and what it does in half a sentence.
+METHODS = {
+    "MEIBP": ("MEIBP", "finds yes/no features with nonnegative patterns by climbing the evidence"),
+    "FiniteVIBP": ("finite VIBP", "gives every row the probabilities of a fixed set of features"),
+    "InfiniteVIBP": ("infinite VIBP", "gives every row the probabilities of its features"),
+    "AcceleratedGibbs": ("accelerated Gibbs sampling", "draws yes/no features at random"),
+    "UncollapsedGibbs": ("uncollapsed Gibbs sampling", "draws features and patterns at random"),
+    "BeamSearchIBP": ("beam search", "goes through the rows and keeps the best explanations"),
+    "INMF": ("INMF", "adds one feature after the other as long as that helps"),
+    "BNMF": ("BNMF", "mixes a given number of nonnegative patterns in any amounts"),
+}
+ENDINGS = {
+    "converged": "It stopped by itself, because nothing changed any more",
+    "max_iter": "It was stopped by the limit of sweeps, before it had settled",
+    "time_limit": "It was stopped by the time limit, before it had settled",
+    "callback": "It was stopped by a callback",
+    "interrupted": "It was interrupted, and the best model so far was kept",
+}
+SHORT_ENDINGS = {
+    "converged": "settled",
+    "max_iter": "limit of sweeps",
+    "time_limit": "time was up",
+    "callback": "stopped by a callback",
+    "interrupted": "interrupted",
+}
+NOTHING = "\N{EN DASH}"
+# Below these a number is worth a word.
+LITTLE_EXPLAINED = 0.3
+MANY_TOSS_UPS = 0.05
+MOST_RETURNED = 0.8
+FEW_ROWS = 3
+FAR_OUT = 4.0
+MOST_NAMED = 6
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Something to do next, or to know: ``kind`` is "do", "look" or "good"."""
+
+    kind: str
+    title: str
+    text: str
+    command: str | None = None
+
+
+def count(n: int, one: str, many: str | None = None) -> str:
+    """A number with its noun: 1 row, 12,000 rows."""
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share in percent; never 0 % or 100 % unless it is."""
+    if not math.isfinite(share):
+        return NOTHING
+    text = f"{100.0 * share:.{digits}f}"
+    smallest = 10.0**-digits
+    if share > 0 and float(text) == 0:
+        return f"under {smallest:.{digits}f} %"
+    if share < 1 and float(text) == 100:
+        return f"over {100.0 - smallest:.{digits}f} %"
+    return f"{text} %"
+
+
+def number(value: float, digits: int = 3, *, padded: bool = False) -> str:
+    """A number with few digits; padded with zeros if it stands in a table."""
+    if not math.isfinite(value):
+        return NOTHING
+    if value == 0:
+        return "0"
+    size = abs(float(f"{value:.{digits}g}"))  # so that 9.999 has the places of 10
+    if 1e-3 <= size < 1e6:
+        places = max(digits - 1 - math.floor(math.log10(size)), 0)
+        text = f"{value:,.{places}f}"
+        return text.rstrip("0").rstrip(".") if "." in text and not padded else text
+    return f"{value:.{digits - 1}e}"
+
+
+def seconds(value: float) -> str:
+    """A duration."""
+    if value < 1:
+        return f"{max(value, 0.01):.2f} seconds"
+    if value < 120:
+        text = f"{value:.1f}".removesuffix(".0")
+        return f"{text} {'second' if text == '1' else 'seconds'}"
+    if value < 7200:
+        return f"{value / 60:.0f} minutes"
+    return f"{value / 3600:.1f} hours"
+
+
+def listed(features: Sequence[int]) -> str:
+    """Some features by number, not too many: features 1, 4 and 7."""
+    named = [str(k) for k in features[:MOST_NAMED]]
+    if len(features) > MOST_NAMED:
+        named.append(f"{len(features) - MOST_NAMED} more")
+    if len(named) == 1:
+        return f"feature {named[0]}"
+    return f"features {', '.join(named[:-1])} and {named[-1]}"
+
+
+def capital(text: str) -> str:
+    """The sentence's first letter."""
+    return text[:1].upper() + text[1:]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the sentences of the head are made of."""
+
+    method: str
+    n_rows: int
+    n_rows_fit: int
+    n_columns: int
+    missing: float
+    n_components: int
+    real_codes: bool
+    variance_explained: float
+    features_per_row: float
+    n_unused: int
+    ending: str
+    n_iter: int
+    seconds: float | None
+    n_restarts: int
+    not_returned: list[int]
+    returned: int | None
+    mean_probability: float | None
+    toss_ups: float | None
+    unsure: list[int]
+    rare: list[int]
+    worst_row: str | None
+    worst_ratio: float
+    has_held_out: bool
+
+
+def summary(facts: Facts, source: str | None) -> str:
+    """What was fitted, in one paragraph."""
+    name, what = METHODS.get(facts.method, (facts.method, "explains rows by features"))
+    data = source or "the data"
+    rows = f"{count(facts.n_rows, 'row')} and {count(facts.n_columns, 'column')}"
+    gaps = f", {percent(facts.missing, 1)} of its entries missing" if facts.missing > 0 else ""
+    parts = [f"{capital(name)} {what}. Here it looked at {data}: {rows}{gaps}."]
+    if facts.n_rows_fit != facts.n_rows:
+        parts.append(f"It was fitted to {count(facts.n_rows_fit, 'row')}.")
+    if facts.n_components == 0:
+        parts.append("It found no feature at all: every row is explained by the base alone.")
+    else:
+        found = "It uses" if facts.real_codes else "It found"
+        share = facts.variance_explained
+        explained = ""
+        if math.isfinite(share):
+            explained = f", which explain {percent(share)} of the variance"
+            if facts.n_components == 1:
+                explained = explained.replace("explain", "explains")
+        per_row = (
+            "a row has none of them"
+            if facts.features_per_row == 0
+            else f"a row has {number(facts.features_per_row, 2)} of them on average"
+        )
+        if facts.n_components == 1:
+            per_row = f"{percent(facts.features_per_row)} of the rows have it"
+        if facts.n_unused:
+            per_row += f", and {facts.n_unused} of them {_is(facts.n_unused)} in no row at all"
+        parts.append(f"{found} {count(facts.n_components, 'feature')}{explained}; {per_row}.")
+    took = "" if facts.seconds is None else f" in {seconds(facts.seconds)}"
+    how = ENDINGS.get(facts.ending, "It ended")
+    parts.append(f"{how}, after {count(facts.n_iter, 'sweep')}{took}.")
+    if facts.n_restarts > 1:
+        parts.append(f"This is the best of {facts.n_restarts} restarts.")
+    return " ".join(parts)
+
+
+def advice(facts: Facts) -> list[Advice]:
+    """What to do next, the most pressing first."""
+    found = [*_about_features(facts), *_about_the_fit(facts), *_about_trust(facts)]
+    if facts.worst_row is not None and facts.worst_ratio > FAR_OUT:
+        found.append(
+            Advice(
+                "look",
+                f"Look at {facts.worst_row}",
+                f"Its error is {number(facts.worst_ratio, 2)} times that of a typical row. It may "
+                "be a mistake in the data, or something that no other row has.",
+            )
+        )
+    if facts.n_components and not facts.has_held_out:
+        found.append(
+            Advice(
+                "do",
+                "Measure how well it predicts",
+                "Nothing was hidden from this fit, so all errors here are of data that it has "
+                "seen. Hide a tenth of the entries and let it predict them.",
+                "ibp fit DATA --held-out 0.1 -o model.ibp",
+            )
+        )
+    if facts.n_components and not any(item.kind == "do" for item in found):
+        found.append(
+            Advice(
+                "good",
+                "Use it",
+                "Nothing here asks for another fit. Write down which row has which feature.",
+                "ibp transform model.ibp DATA -o codes.csv",
+            )
+        )
+    return found
+
+
+def _about_features(facts: Facts) -> list[Advice]:
+    if facts.n_components == 0:
+        return [
+            Advice(
+                "do",
+                "Try again with other settings",
+                "No feature explained enough to be worth its place. Check that the columns are on "
+                "one scale, give it more rows, or ask for a number of features.",
+                "ibp fit DATA --components 5 --restarts 5 -o model.ibp",
+            )
+        ]
+    found = []
+    if facts.variance_explained < LITTLE_EXPLAINED:
+        found.append(
+            Advice(
+                "look",
+                "Much is left unexplained",
+                f"The features account for {percent(facts.variance_explained)} of the variance. "
+                "The rest is noise, or something that sums of patterns cannot express.",
+            )
+        )
+    if facts.rare:
+        found.append(
+            Advice(
+                "look",
+                f"{capital(listed(facts.rare))} {_is(len(facts.rare))} rare",
+                f"On in fewer than {FEW_ROWS} rows: more likely the oddity of a row than a "
+                "pattern of the data.",
+            )
+        )
+    return found
+
+
+def _about_the_fit(facts: Facts) -> list[Advice]:
+    if facts.ending in ("max_iter", "time_limit", "interrupted") and facts.n_iter:
+        longer = {
+            "max_iter": "ibp fit DATA --max-sweeps 1000 -o model.ibp",
+            "time_limit": "ibp fit DATA --time-limit 10m -o model.ibp",
+        }
+        return [
+            Advice(
+                "do",
+                "Let it run longer",
+                "The fit had not settled when it ended; features and evidence may still change.",
+                longer.get(facts.ending, "ibp fit DATA -o model.ibp"),
+            )
+        ]
+    return []
+
+
+def _about_trust(facts: Facts) -> list[Advice]:
+    found = []
+    if facts.n_components and facts.n_restarts < 2:
+        found.append(
+            Advice(
+                "do",
+                "See which features come back",
+                "This was fitted once. From other random starts the features that are really "
+                "there come back; the others do not.",
+                "ibp fit DATA --restarts 5 -o model.ibp",
+            )
+        )
+    elif facts.n_components:
+        found.append(_about_restarts(facts))
+    if facts.toss_ups is not None and facts.toss_ups > MANY_TOSS_UPS:
+        found.append(
+            Advice(
+                "look",
+                "Many assignments are unsure",
+                f"{percent(facts.toss_ups)} of all yes/no answers are nearly a toss-up, most of "
+                f"them in {listed(facts.unsure)}. Count on averages rather than on single rows.",
+            )
+        )
+    return found
+
+
+def _about_restarts(facts: Facts) -> Advice:
+    returned, n_components = facts.returned or 0, facts.n_components
+    clearly = f"{returned} of {n_components} came back clearly in another restart"
+    if facts.not_returned:
+        return Advice(
+            "look",
+            f"Be careful with {listed(facts.not_returned)}",
+            f"No other restart found anything alike. {clearly}.",
+        )
+    if returned < MOST_RETURNED * n_components:
+        return Advice(
+            "look",
+            "Few features came back as they are",
+            f"Only {clearly}, the others in part. The data allow more than one description; what "
+            "the features say together is safer than any one of them.",
+        )
+    return Advice("good", "The features came back", f"{clearly}, and so can be trusted.")
+
+
+def _is(n: int) -> str:
+    return "is" if n == 1 else "are"

@@ -1,0 +1,381 @@
+"""What a report page says: numbers against plain NumPy, and what is shown of large data."""
+
+from __future__ import annotations
+
+import base64
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from scipy.special import expit
+
+import ibp
+from ibp import MEIBP
+from ibp.report import reading, wording
+from ibp.report.content import gather
+from ibp.report.encoding import clean_name, plain_number, script_json
+from ibp.report.notes import Notes
+from ibp.report.sampling import (
+    MOST_COLUMNS,
+    MOST_NUMBERS,
+    choose,
+    leading_columns,
+    top_columns,
+    worst_first,
+)
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore:No feature survived"),
+]
+
+
+def make_data(n=60, d=9, missing=0.0, seed=0):
+    rng = np.random.default_rng(seed)
+    A = np.kron(np.eye(3), np.ones(d // 3)) * 2.0
+    Z = rng.random((n, 3)) < 0.4
+    X = Z @ A + 1.0 + rng.normal(0.0, 0.3, size=(n, d))
+    if missing:
+        X[rng.random(X.shape) < missing] = np.nan
+    return X
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X = make_data(missing=0.1)
+    return MEIBP(4, random_state=0, n_init=3, n_jobs=1).fit(X), X
+
+
+def unpacked(packed, *shape):
+    return np.frombuffer(base64.b64decode(packed), dtype="<f4").reshape(shape)
+
+
+def test_errors_are_those_of_numpy(fitted):
+    model, X = fitted
+    measured = gather(model, X).measured
+    residual = X - model.inverse_transform(model.transform(X))
+    np.testing.assert_allclose(measured.row_errors, np.sqrt(np.nanmean(residual**2, axis=1)))
+    np.testing.assert_allclose(measured.column_errors, np.sqrt(np.nanmean(residual**2, axis=0)))
+    np.testing.assert_allclose(measured.column_spreads, np.nanstd(X, axis=0))
+    spread = np.nansum((X - np.nanmean(X, axis=0)) ** 2)
+    assert measured.variance_explained == pytest.approx(1 - np.nansum(residual**2) / spread)
+    assert measured.n_missing == np.isnan(X).sum() > 0
+
+
+def test_features_on_together_are_counted(fitted):
+    model, X = fitted
+    measured = gather(model, X).measured
+    Z = model.transform(X).astype(int)
+    np.testing.assert_array_equal(measured.on_counts, Z.sum(axis=0))
+    np.testing.assert_array_equal(measured.together, Z.T @ Z)
+    np.testing.assert_array_equal(measured.row_features, Z.sum(axis=1))
+    np.testing.assert_allclose(measured.correlation, np.corrcoef(Z.T), atol=1e-12)
+
+
+def test_a_feature_that_never_changes_is_correlated_with_nothing():
+    X = make_data()
+    model = MEIBP(4, random_state=0, n_jobs=1).fit(X)
+    always = X[model.transform(X)[:, 0] == 1]
+    correlation = gather(model, always).measured.correlation
+    assert np.isfinite(correlation).all() and (correlation[0] == 0).all()
+
+
+def test_real_codes_are_correlated_as_they_are():
+    X = make_data() + 2.0
+    model = ibp.BNMF(3, random_state=0, max_iter=50, n_jobs=1).fit(X)
+    content = gather(model, X)
+    codes = model.transform(X)
+    np.testing.assert_allclose(content.measured.correlation, np.corrcoef(codes.T), atol=1e-8)
+    np.testing.assert_array_equal(content.measured.on_counts, (codes > 0).sum(axis=0))
+    assert content.code_kind == "real" and content.certainty is None
+
+
+def test_blocks_of_rows_make_no_difference(fitted, monkeypatch):
+    model, X = fitted
+    whole = gather(model, X).measured
+    monkeypatch.setattr(reading, "BLOCK_ENTRIES", 7 * X.shape[1])
+    for name, value in vars(gather(model, X).measured).items():
+        np.testing.assert_allclose(value, getattr(whole, name), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+def test_sparse_data_give_what_dense_ones_do(missing):
+    rng = np.random.default_rng(1)
+    X = make_data(missing=missing)
+    X[rng.random(X.shape) < 0.5] = 0.0
+    model = MEIBP(4, random_state=0, n_jobs=1).fit(X)
+    dense, thin = gather(model, X), gather(model, sparse.csr_matrix(X))
+    for name, value in vars(dense.measured).items():
+        np.testing.assert_allclose(getattr(thin.measured, name), value, rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(thin.row_values, dense.row_values)
+    np.testing.assert_array_equal(thin.row_codes, dense.row_codes)
+
+
+def test_sparse_data_are_never_made_dense(monkeypatch):
+    X = sparse.random_array((3000, 400), density=0.02, rng=np.random.default_rng(0), format="csr")
+    model = MEIBP(2, random_state=0, n_jobs=1, max_iter=2).fit(X)
+    largest = 0
+    original = sparse.csr_array.toarray
+
+    def toarray(self, *arguments, **settings):
+        nonlocal largest
+        largest = max(largest, self.shape[0] * self.shape[1])
+        return original(self, *arguments, **settings)
+
+    monkeypatch.setattr(sparse.csr_array, "toarray", toarray)
+    content = gather(model, X, max_rows=50)
+    assert content.row_values.shape == (50, 400) and largest == 50 * 400
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, list, np.ma.masked_invalid])
+def test_frames_lists_and_masked_arrays_are_read_too(fitted, frame):
+    model, X = fitted
+    made = frame(X.tolist()) if frame is list else frame(X)
+    content = gather(model, made)
+    np.testing.assert_allclose(content.measured.row_squares, gather(model, X).measured.row_squares)
+
+
+def test_names_come_from_the_frame_and_need_not_be_there_later():
+    X = make_data()
+    frame = pd.DataFrame(X, columns=list("abcdefghi"), index=[f"r{i}" for i in range(len(X))])
+    model = MEIBP(4, random_state=0, n_jobs=1).fit(frame)
+    content = gather(model, frame)
+    assert content.column_name(2) == "c" and content.row_name(3) == "r3"
+    bare = gather(model, X)  # without a warning about names
+    assert bare.column_name(2) == "c" and bare.row_name(3) == "row 3"
+    given = gather(model, X, row_names=np.arange(60).astype(str), column_names=list("ABCDEFGHI"))
+    assert given.column_name(2) == "C" and given.row_name(3) == "3"
+    with pytest.raises(ValueError, match="2 row names for 60 rows"):
+        gather(model, X, row_names=["a", "b"])
+
+
+def test_confidence_is_a_probability_of_being_right(fitted):
+    model, X = fitted
+    certainty = gather(model, X).certainty
+    nats, on = model.confidence(X), model.transform(X) == 1
+    probability = expit(nats)
+    assert certainty.toss_ups == pytest.approx((nats < 1).mean())
+    assert certainty.shares.sum() == pytest.approx(1.0)
+    assert certainty.shares[1:3].sum() == pytest.approx(((nats >= 1) & (nats < 5)).mean())
+    np.testing.assert_allclose(certainty.feature_probability, probability.mean(axis=0))
+    expected = [probability[on[:, k], k].mean() for k in range(model.n_components_)]
+    np.testing.assert_allclose(certainty.feature_on_probability, expected)
+
+
+def test_restarts_leave_out_the_one_that_was_kept(fitted):
+    model, X = fitted
+    restarts = gather(model, X).restarts
+    assert restarts.similarity.shape == (2, model.n_components_)
+    others = np.delete(model.restart_similarity_, model.restart_kept_, axis=0)
+    np.testing.assert_allclose(restarts.agreement, others.mean(axis=0))
+    np.testing.assert_array_equal(restarts.came_back, (others >= 0.9).sum(axis=0))
+    assert gather(MEIBP(2, random_state=0, n_jobs=1).fit(X), X).restarts.agreement is None
+
+
+@pytest.mark.parametrize("label", sorted(ibp.METHODS))
+def test_what_the_page_adds_up_is_the_inverse_transform(label):
+    X = make_data(30)
+    X -= X.min()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = ibp.METHODS[label](3, max_iter=6, random_state=0, n_jobs=1).fit(X)
+    content = gather(model, X, max_rows=12)
+    payload = content.payload()
+    rows, columns = payload["rows"]["numbers"], payload["column_numbers"]
+    k = model.n_components_
+    codes = unpacked(payload["rows"]["codes"], len(rows), k)
+    components = unpacked(payload["components"], k, len(columns))
+    sums = unpacked(payload["intercept"], len(columns)) + codes @ components
+    expected = model.inverse_transform(model.transform(X[rows]))[:, columns]
+    np.testing.assert_allclose(sums, expected, rtol=1e-4, atol=1e-5)
+    values = unpacked(payload["rows"]["values"], len(rows), len(columns))
+    np.testing.assert_allclose(values, X[np.ix_(rows, columns)], rtol=1e-6)
+
+
+def test_the_worst_rows_are_shown_and_the_worst_comes_first(fitted):
+    model, X = fitted
+    X = X.copy()
+    X[17] += 50.0
+    X[5] = np.nan  # nothing is known of it, so it is not bad
+    content = gather(model, X, max_rows=10)
+    assert content.worst_rows()[0]["row"] == 17
+    assert {17} <= set(content.shown.rows.tolist())
+    assert 5 not in content.shown.worst
+    assert content.facts().worst_row == "row 17"
+    assert any(item.title == "Look at row 17" for item in wording.advice(content.facts()))
+
+
+def test_worst_first_leaves_out_what_has_no_error():
+    np.testing.assert_array_equal(worst_first(np.array([1.0, np.nan, 3.0, 2.0])), [2, 3, 0])
+
+
+@pytest.mark.parametrize(("k", "d"), [(1, 5000), (20, 2000), (500, 2000), (3000, 2000), (0, 9)])
+def test_a_page_of_large_data_stays_small(k, d):
+    components = np.random.default_rng(0).random((k, d))
+    shown = choose(
+        components,
+        np.random.default_rng(1).random(1000),
+        image_shape=None,
+        max_rows=300,
+        random_state=0,
+    )
+    n, s = shown.rows.size, shown.columns.size
+    assert 1 <= s <= MOST_COLUMNS and 1 <= n <= 300
+    assert max(k * s, n * s, n * k) <= MOST_NUMBERS
+    assert np.unique(shown.rows).size == n and np.unique(shown.columns).size == s
+    assert set(shown.worst) <= set(shown.rows)
+
+
+def test_large_pictures_lose_pixels_and_not_their_form():
+    components = np.arange(2 * 300 * 200, dtype=float).reshape(2, -1)
+    shown = choose(components, np.ones(3), image_shape=(300, 200), max_rows=5, random_state=0)
+    assert shown.stride == 2 and shown.image_shape == (150, 100)
+    pixels = np.arange(300 * 200).reshape(300, 200)[::2, ::2]
+    np.testing.assert_array_equal(shown.columns, pixels.ravel())
+
+
+def test_every_feature_keeps_its_strongest_columns():
+    components = np.array([[9.0, 8.0, 1.0, 0.0], [0.0, 0.1, 0.3, 0.2]])
+    np.testing.assert_array_equal(leading_columns(components)[:2], [0, 2])
+    np.testing.assert_array_equal(top_columns(-components, 2), [[0, 1], [2, 3]])
+
+
+def test_pairs_stand_beside_their_like():
+    X = make_data(200)
+    model = MEIBP(4, random_state=0, n_jobs=1).fit(X)
+    content = gather(model, X)
+    pairs = content.payload()["pairs"]
+    order = pairs["features"]
+    assert sorted(order) == list(range(model.n_components_))
+    k = len(order)
+    expected = content.measured.correlation[np.ix_(order, order)]
+    np.testing.assert_allclose(unpacked(pairs["correlation"], k, k), expected, atol=1e-6)
+
+
+def test_a_picture_must_have_as_many_pixels_as_there_are_columns(fitted):
+    model, X = fitted
+    with pytest.raises(ValueError, match="12 pixels, but the data have 9 columns"):
+        gather(model, X, image_shape=(3, 4))
+    assert gather(model, X, image_shape=(3, 3)).column_name(4) == "pixel (1, 1)"
+
+
+def test_data_that_do_not_fit_the_model_are_refused(fitted):
+    model, X = fitted
+    with pytest.raises(ValueError, match="features"):
+        gather(model, X[:, :4])
+    with pytest.raises(ValueError, match="max_rows"):
+        gather(model, X, max_rows=0)
+
+
+def test_notes_of_any_kind_do_no_harm():
+    class Model:
+        pass
+
+    Model.notes_ = {
+        "data": 7,
+        "image_shape": [0, "x"],
+        "held_out": {"score": "high"},
+        "versions": [],
+        "fitted_at": None,
+        "seconds": float("nan"),
+    }
+    notes = Notes.of(Model)
+    assert notes.data is notes.image_shape is notes.held_out is notes.seconds is None
+    assert "numpy" in notes.versions
+
+
+def test_numbers_as_people_say_them():
+    assert wording.number(1234.5) == "1,234"
+    assert wording.number(0.99999) == "1"
+    assert wording.number(2.0, padded=True) == "2.00"
+    assert wording.number(float("nan")) == wording.percent(float("nan")) == wording.NOTHING
+    assert wording.percent(0.004) == "under 1 %"
+    assert wording.percent(0.9999) == "over 99 %"
+    assert wording.percent(1.0) == "100 %"
+    assert wording.count(1, "row") == "1 row" and wording.count(12000, "row") == "12,000 rows"
+    assert wording.listed([3]) == "feature 3"
+    assert wording.listed(range(9)) == "features 0, 1, 2, 3, 4, 5 and 3 more"
+
+
+def facts(**changes):
+    known = wording.Facts(
+        method="MEIBP",
+        n_rows=100,
+        n_rows_fit=100,
+        n_columns=9,
+        missing=0.0,
+        n_components=4,
+        real_codes=False,
+        variance_explained=0.8,
+        features_per_row=1.5,
+        n_unused=0,
+        ending="converged",
+        n_iter=12,
+        seconds=1.0,
+        n_restarts=5,
+        not_returned=[],
+        returned=4,
+        mean_probability=0.99,
+        toss_ups=0.01,
+        unsure=[2],
+        rare=[],
+        worst_row="row 3",
+        worst_ratio=1.5,
+        has_held_out=True,
+    )
+    return replace(known, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "words"),
+    [
+        ({}, "good", "ibp transform"),
+        ({"n_restarts": 1, "returned": None}, "do", "--restarts 5"),
+        ({"has_held_out": False}, "do", "--held-out 0.1"),
+        ({"ending": "max_iter"}, "do", "--max-sweeps"),
+        ({"ending": "time_limit"}, "do", "--time-limit"),
+        ({"not_returned": [1, 3]}, "look", "features 1 and 3"),
+        ({"returned": 1}, "look", "1 of 4 came back"),
+        ({"toss_ups": 0.2}, "look", "20 % of all"),
+        ({"rare": [2]}, "look", "Feature 2 is rare"),
+        ({"variance_explained": 0.1}, "look", "10 % of the variance"),
+        ({"worst_ratio": 9.0}, "look", "9 times"),
+        ({"n_components": 0}, "do", "No feature explained enough"),
+    ],
+)
+def test_advice_follows_from_the_facts(changes, kind, words):
+    items = wording.advice(facts(**changes))
+    said = [item for item in items if words in f"{item.title} {item.text} {item.command}"]
+    assert len(said) == 1 and said[0].kind == kind
+
+
+def test_the_summary_says_what_was_fitted():
+    said = wording.summary(facts(missing=0.25, n_unused=1, n_rows_fit=50), "data.csv")
+    assert "looked at data.csv: 100 rows and 9 columns, 25.0 % of its entries missing." in said
+    assert "It was fitted to 50 rows." in said
+    assert "found 4 features, which explain 80 % of the variance; a row has 1.5 of them" in said
+    assert "1 of them is in no row at all" in said
+    assert "nothing changed any more, after 12 sweeps in 1 second." in said
+    assert "best of 5 restarts" in said
+
+
+def test_a_page_with_something_to_do_does_not_say_that_all_is_done():
+    items = wording.advice(facts(has_held_out=False))
+    assert not any(item.title == "Use it" for item in items)
+
+
+def test_names_are_made_fit_for_a_page():
+    assert clean_name("a\nb\x00\u202ec") == "a b c"
+    assert clean_name("\udcff").encode("utf-8") == b"?"
+    assert len(clean_name("x" * 500)) == 120
+    assert clean_name("  ") == "(no name)"
+
+
+def test_json_cannot_end_its_script():
+    text = script_json({"name": "</script><!--\u2028&"})
+    assert not set("<>&\u2028") & set(text)
+    assert plain_number(float("nan")) is None and plain_number(3.0) == 3

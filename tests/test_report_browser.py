@@ -1,0 +1,248 @@
+"""Pages in a browser, opened from disk: they work, load nothing, and add up."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_digits
+
+import ibp
+from browser import launched, opened
+from ibp.report import write_comparison, write_report
+from test_report_page import IMAGE, PANELS, SCRIPT, make_comparison
+
+pytest.importorskip("jinja2", reason="jinja2 is not installed")
+
+NARROW, WIDE = (390, 844), (1280, 900)
+NAMES = ["digits", "table", "soft", "real", "empty"]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with launched() as program:
+        yield program
+
+
+@pytest.fixture(scope="module")
+def fits():
+    """Models with their data: pictures, a table with dangerous names, codes of each kind, none."""
+    digits = load_digits().data[:400] / 16.0
+    blocks = ibp.datasets.make_block_images(300, noise_std=0.3, random_state=0).data
+    rng = np.random.default_rng(0)
+    table = (rng.random((120, 3)) < 0.4) @ np.kron(np.eye(3), [2.0, 3.0, 1.0])
+    table = pd.DataFrame(table + rng.normal(0.0, 0.3, table.shape) + 1.0)
+    long = "a_name_that_is_long_and_has_no_place_to_break_"
+    table.columns = [SCRIPT, IMAGE, *(long + name for name in "cdefghi")]
+    table.index = [IMAGE, SCRIPT, *(f"sample {i}" for i in range(118))]
+    table.iloc[4:20, 2:5] = np.nan
+    settings = {"random_state": 0, "n_jobs": 1}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {
+            "digits": (ibp.MEIBP(30, max_iter=5, n_init=2, **settings).fit(digits), digits, (8, 8)),
+            "table": (ibp.MEIBP(n_init=2, **settings).fit(table), table, None),
+            "soft": (ibp.FiniteVIBP(6, **settings).fit(blocks), blocks, (6, 6)),
+            "real": (ibp.BNMF(6, max_iter=40, **settings).fit(blocks - blocks.min()),
+                     blocks - blocks.min(), None),
+            "empty": (ibp.MEIBP(**settings).fit(rng.normal(size=(30, 5))),
+                      rng.normal(size=(30, 5)), None),
+        }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pages(fits, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    written = {
+        name: write_report(model, X, folder / f"{name}.html", image_shape=shape, max_rows=130)
+        for name, (model, X, shape) in fits.items()
+    }
+    return written | {"comparison": write_comparison(make_comparison(), folder / "both.html")}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("window", [NARROW, WIDE])
+def test_every_panel_is_there_and_nothing_goes_wrong(browser, pages, name, window):
+    with opened(browser, pages[name], width=window[0], height=window[1], theme="light") as shown:
+        assert_page_is_whole(shown, dark=False)
+        shown.page.emulate_media(color_scheme="dark")
+        shown.page.reload()
+        assert_page_is_whole(shown, dark=True)
+        if window == NARROW:
+            shown.page.set_viewport_size({"width": 360, "height": 780})
+            assert shown.sideways() <= 0
+        assert shown.troubles == []
+
+
+def assert_page_is_whole(shown, *, dark):
+    texts = shown.page.evaluate(
+        "Object.fromEntries([...document.querySelectorAll('.panel')].map(p => [p.id, p.innerText]))"
+    )
+    assert set(texts) == PANELS
+    assert all(len(text) > 40 for text in texts.values()), texts
+    assert shown.page.locator("#evidence-chart svg").is_visible()
+    assert shown.page.locator("#explorer-body dd").first.is_visible()
+    assert shown.sideways() <= 0
+    background = shown.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    lightness = sum(int(part) for part in background[4:-1].split(","))
+    assert (lightness < 200) == dark
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_explorer_adds_up_to_the_inverse_transform(browser, fits, pages, name):
+    model, X, _ = fits[name]
+    values = np.asarray(X, dtype=float)
+    with opened(browser, pages[name]) as shown:
+        page = shown.page
+
+        def check(codes):
+            row = page.evaluate("ibpReport.explorer.row()")
+            columns = page.evaluate("ibpReport.columns")
+            expected = model.inverse_transform(codes[None])[0, columns]
+            sums = page.evaluate("ibpReport.explorer.reconstruction()")
+            np.testing.assert_allclose(sums, expected, rtol=1e-4, atol=1e-5)
+            left = values[row, columns] - expected
+            error = float(page.locator("#explorer-body").get_attribute("data-error"))
+            assert error == pytest.approx(np.sqrt(np.nanmean(left**2)), rel=1e-4)
+
+        for _ in range(3):
+            row = page.evaluate("ibpReport.explorer.row()")
+            codes = model.transform(X[row : row + 1])[0].astype(float)
+            check(codes)
+            if name == "empty":
+                break
+            on = page.locator("#explorer [data-toggle][aria-pressed=true]")
+            if on.count():  # off and on again
+                feature = int(on.first.get_attribute("data-toggle"))
+                toggle = page.locator(f"#explorer [data-toggle='{feature}']")
+                toggle.click()
+                assert toggle.get_attribute("aria-pressed") == "false"
+                check(np.where(np.arange(codes.size) == feature, 0.0, codes))
+                toggle.press("Enter")
+                check(codes)
+            limit = 0.0 if name == "real" else 0.5
+            absent = np.flatnonzero(codes <= limit)
+            if absent.size:  # one that it does not have
+                if page.locator("#explorer details").get_attribute("open") is None:
+                    page.locator("#explorer summary").click()
+                page.locator(f"#explorer [data-toggle='{absent[0]}']").click()
+                check(np.where(np.arange(codes.size) == absent[0], 1.0, codes))
+                page.get_by_text("Reset to what the model found").click()
+                check(codes)
+            page.get_by_role("button", name="Next row").click()
+        assert shown.troubles == []
+
+
+def test_dangerous_names_are_only_text(browser, pages):
+    with opened(browser, pages["table"]) as shown:
+        page = shown.page
+        assert page.locator("#features").get_by_text(SCRIPT, exact=True).count() > 0
+        assert page.locator("#residuals").get_by_text(IMAGE, exact=True).count() > 0
+        page.locator("#row-search").fill("onerror")
+        assert page.locator("#row-select option").all_inner_texts() == [IMAGE]
+        assert page.evaluate("ibpReport.explorer.row()") == 0
+        assert page.locator("img").count() == 0
+        # Even markup that got in would not run.
+        page.evaluate("document.body.insertAdjacentHTML('beforeend', '<i onclick=\"alert(1)\">x')")
+        page.locator("body > i").dispatch_event("click")
+        page.wait_for_timeout(50)
+        assert all("Content Security Policy" in trouble for trouble in shown.troubles)
+
+
+def test_missing_values_are_marked_and_not_counted(browser, fits, pages):
+    X = fits["table"][1]
+    with opened(browser, pages["table"]) as shown:
+        page = shown.page
+        names = page.evaluate(
+            "[...document.querySelectorAll('#row-select option')].map(o => o.text)"
+        )
+        row = next(i for i in range(4, 20) if X.index[i] in names)
+        page.locator("#row-select").select_option(label=X.index[row])
+        page.locator("#bar-order").select_option("columns")
+        assert page.locator("#explorer .compare li.missing").count() == 3
+        assert page.evaluate("ibpReport.explorer.row()") == row
+
+
+def test_features_are_sorted_as_one_asks(browser, fits, pages):
+    model, X, _ = fits["digits"]
+    counts = model.transform(X).sum(axis=0)
+    with opened(browser, pages["digits"]) as shown:
+        page = shown.page
+
+        def order():
+            return page.evaluate(
+                "[...document.querySelectorAll('#feature-cards [data-feature]')]"
+                ".map(card => Number(card.dataset.feature))"
+            )
+
+        first = order()
+        assert len(first) == 24 < model.n_components_
+        assert counts[first].tolist() == sorted(counts.tolist(), reverse=True)[:24]
+        page.locator("#more-features").click()
+        assert sorted(order()) == list(range(model.n_components_))
+        page.locator("#feature-order").select_option("number")
+        assert order() == list(range(24))
+        page.locator("#feature-direction").click()
+        assert order()[0] == model.n_components_ - 1
+        page.locator("#feature-order").select_option("agreement")
+        agreement = np.delete(model.restart_similarity_, model.restart_kept_, axis=0).mean(axis=0)
+        assert agreement[order()[0]] == pytest.approx(agreement.min())
+
+
+def test_the_theme_changes_at_a_press(browser, pages):
+    with opened(browser, pages["digits"], theme="light") as shown:
+        page = shown.page
+        canvas = "document.querySelector('.card canvas').getContext('2d')"
+        pixel = f"[...{canvas}.getImageData(0, 0, 1, 1).data]"
+        before = page.evaluate(pixel)
+        page.locator("#theme").click()
+        assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(14, 17, 22)"
+        assert page.evaluate(pixel) != before
+        assert page.locator("#theme").get_attribute("aria-label") == "Switch to the light theme"
+        page.locator("#theme").click()
+        assert page.evaluate(pixel) == before
+
+
+def test_charts_and_matrices_can_be_read(browser, fits, pages):
+    model = fits["digits"][0]
+    with opened(browser, pages["digits"]) as shown:
+        page = shown.page
+        chart = page.locator("#evidence-chart")
+        assert "At the end" in chart.locator(".readout").inner_text()
+        chart.locator("svg").press("ArrowLeft")
+        assert f"Sweep {model.n_iter_ - 1}:" in chart.locator(".readout").inner_text()
+        matrix = page.locator("#pair-matrix")
+        matrix.locator(".frame canvas").press("ArrowRight")
+        assert "on together in" in matrix.locator(".readout").inner_text()
+        restarts = page.locator("#restart-matrix")
+        restarts.locator(".frame canvas").hover(position={"x": 3, "y": 3})
+        assert "similarity" in restarts.locator(".readout").inner_text()
+
+
+def test_a_worst_row_opens_in_the_explorer(browser, pages):
+    with opened(browser, pages["soft"]) as shown:
+        link = shown.page.locator("[data-open-row]").nth(1)
+        link.click()
+        row = int(link.get_attribute("data-open-row"))
+        assert shown.page.evaluate("ibpReport.explorer.row()") == row
+        assert shown.troubles == []
+
+
+@pytest.mark.parametrize(("window", "theme"), [(NARROW, "dark"), (WIDE, "light")])
+def test_methods_of_a_comparison_can_be_hidden(browser, pages, window, theme):
+    with opened(browser, pages["comparison"], width=window[0], theme=theme) as shown:
+        page = shown.page
+        lines = page.locator("#score-chart path[data-fit]")
+        assert lines.count() == 3 and shown.sideways() <= 0
+        page.locator("#legend [data-method=meibp]").click()
+        assert lines.count() == 1
+        page.locator("#legend [data-method=bnmf]").click()
+        assert lines.count() == 0
+        page.locator("#legend [data-method=meibp]").click()
+        assert lines.count() == 2
+        page.locator("#score-chart svg").hover()
+        assert "score" in page.locator("#score-chart .readout").inner_text()
+        assert shown.troubles == []
