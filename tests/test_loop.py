@@ -256,6 +256,14 @@ def test_only_true_itself_ends_the_fit(answer):
     assert result.ending == "max_iter"
 
 
+def test_the_answer_may_be_a_comparison_of_numbers():
+    """Which is NumPy's True."""
+    result = run_scripted(
+        ScriptedMethod(climbing(3)), max_iter=3, callbacks=[lambda _: np.float64(1.0) < 2.0]
+    )
+    assert result.ending == "callback" and len(result.history.evidence) == 1
+
+
 def test_interruption_in_a_later_restart_keeps_the_better_one():
     def interrupt_second(progress):
         if progress.restart == 2:

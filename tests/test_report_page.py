@@ -139,6 +139,18 @@ def test_settings_that_are_objects_are_shown_short_and_escaped():
     assert SCRIPT not in page
 
 
+def test_where_the_fit_had_settled_otherwise_is_told():
+    X = make_data()
+    model = MEIBP(3, random_state=0, n_jobs=1).fit(X)
+    model.assignments_ = model.transform(X)
+    assert "had settled" not in render_report(gather(model, X))
+    model.assignments_[: len(X) // 4] ^= 1
+    share = (model.assignments_ != model.transform(X)).mean()
+    said = f"had settled on other answers than a fresh search in {100 * share:.1f} % of the cases"
+    assert said in render_report(gather(model, X))
+    assert "had settled" not in render_report(gather(model, X[:-1]))  # other rows
+
+
 def test_held_out_scores_are_put_in_words():
     X = make_data()
     model = MEIBP(3, random_state=0, n_jobs=1).fit(X)
@@ -147,7 +159,7 @@ def test_held_out_scores_are_put_in_words():
     score = -0.5 * np.log(2 * np.pi * noise**2) - 0.5 * 0.4**2 / noise**2
     model.notes_ = {"held_out": {"score": score, "n_entries": 18, "fraction": 0.1}}
     page = render_report(gather(model, X))
-    assert "18 entries (10.0 %) were hidden" in page
+    assert "18 entries, in 10 % of the columns of half of the rows, were hidden" in page
     assert "a typical error of 0.4," in page
 
 

@@ -270,7 +270,7 @@ def _run_once(
             history.append(report, seconds)
             progress = Progress.after(report, restart, iteration, seconds, state, model_so_far)
             try:
-                wants_end = [callback(progress) is True for callback in callbacks]
+                wants_end = [_is_true(callback(progress)) for callback in callbacks]
                 wants_end += [observer.sweep_ended(progress) for observer in observers]
             except KeyboardInterrupt:
                 interruption.requested = True
@@ -291,3 +291,8 @@ def _run_once(
         ):
             return finished("converged")
     return finished("max_iter")
+
+
+def _is_true(answer: object) -> bool:
+    """Whether a callback answered True, Python's or NumPy's, which comparisons of numbers give."""
+    return isinstance(answer, bool | np.bool_) and bool(answer)

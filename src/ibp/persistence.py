@@ -95,6 +95,14 @@ def load(path: str | PathLike[str]) -> Any:
     ------
     ModelFileError
         If the file is not a model, is damaged, or comes from a newer version.
+
+    Examples
+    --------
+    >>> import ibp
+    >>> X, Z, A = ibp.datasets.make_block_images(100, noise_std=0.1, random_state=0)
+    >>> ibp.MEIBP(random_state=0).fit(X).save("blocks.ibp")
+    >>> ibp.load("blocks.ibp").n_components_
+    4
     """
     path = Path(path)
     try:

@@ -50,6 +50,24 @@ def stacked_traces(*models: Any) -> dict[str, npt.NDArray[Any]]:
     """The traces of one or more fitted samplers as arrays of shape (chains, draws), by name.
 
     Which sweeps these are is said at `to_arviz`.
+
+    Parameters
+    ----------
+    *models : fitted samplers
+        One chain each.
+
+    Returns
+    -------
+    dict of ndarrays
+        Hyperparameters, number of features and ``log_joint``.
+
+    Examples
+    --------
+    >>> import ibp
+    >>> X, Z, A = ibp.datasets.make_block_images(100, noise_std=0.1, random_state=0)
+    >>> chains = [ibp.AcceleratedGibbs(4, max_iter=20, random_state=s).fit(X) for s in range(2)]
+    >>> ibp.traces.stacked_traces(*chains)["noise_std"].shape
+    (2, 10)
     """
     if not models:
         raise ValueError("There is no chain: give one or more fitted samplers.")

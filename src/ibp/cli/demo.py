@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,7 +65,8 @@ def demo(
             )
             from ibp.files.write import write_table
 
-            write_table(data, table, force=force)
+            # A row per image, as the model takes them; the model knows their shape.
+            write_table(data, replace(table, image_shape=None), force=force)
             reporter.wrote(data)
             save_model(reporter, model, model_path, force=force)
         except BaseException:

@@ -40,11 +40,13 @@ class BeamSearchIBP(HardAssignmentModel):
     fit_intercept : bool, default=True
         Whether each column has an offset of its own. Gaussian factors have mean zero, so without
         it the data should be centred.
-    alpha, noise_std, factor_std, hyperpriors
+    alpha, noise_std, factor_std
         As in `ibp.MEIBP`; `factor_std` is the standard deviation of Gaussian factors here.
     learn_hyperparameters : bool, default=True
         Whether alpha, noise_std and factor_std are updated after each pass over the rows, and
         further passes follow as long as they lead higher. Without it there is one pass.
+    hyperpriors : dict, default=None
+        As in `ibp.MEIBP`.
     init : "random", dict or fitted model, default="random"
         What has to be beaten: nothing; ``{"Z": N x K}``; or any model of this library fitted to the
         same rows. Factors and intercepts follow from Z and are not looked at.
@@ -70,6 +72,13 @@ restart_kept_, restart_similarity_, notes_
     ----------
     .. [1] P. Rai and H. Daume III, "Beam Search based MAP Estimates for the Indian Buffet Process",
        ICML 2011.
+
+    Examples
+    --------
+    >>> import ibp
+    >>> X, Z, A = ibp.datasets.make_block_images(100, noise_std=0.1, random_state=0)
+    >>> ibp.BeamSearchIBP(beam_width=5, random_state=0).fit(X[:40]).assignments_.shape[0]
+    40
     """
 
     accepts_sparse: ClassVar[bool] = False

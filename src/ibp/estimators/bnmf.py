@@ -74,6 +74,14 @@ restart_kept_, restart_similarity_, notes_
     ----------
     .. [1] M. N. Schmidt, O. Winther and L. K. Hansen, "Bayesian Non-negative Matrix
        Factorization", ICA 2009.
+
+    Examples
+    --------
+    >>> import ibp
+    >>> X, Z, A = ibp.datasets.make_block_images(100, noise_std=0.1, random_state=0)
+    >>> model = ibp.BNMF(5, random_state=0).fit(X - X.min())
+    >>> bool((model.transform(X - X.min()) >= 0).all())
+    True
     """
 
     real_codes: ClassVar[bool] = True

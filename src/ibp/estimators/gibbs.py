@@ -178,10 +178,12 @@ class AcceleratedGibbs(GibbsSampler):
     fit_intercept : bool, default=True
         Whether each column has an offset of its own. Gaussian factors have mean zero, so without
         it the data should be centred.
-    alpha, noise_std, factor_std, hyperpriors
+    alpha, noise_std, factor_std
         As in `ibp.MEIBP`; `factor_std` is the standard deviation of Gaussian factors here.
     learn_hyperparameters : bool, default=True
         Whether alpha, noise_std and factor_std are sampled, starting from the values given.
+    hyperpriors : dict, default=None
+        As in `ibp.MEIBP`.
     burn_in : int or float, default=0.5
         Sweeps that are not kept: their number or, below 1, which part of all that were made.
     thin : int, default=5
@@ -225,6 +227,15 @@ restart_kept_, restart_similarity_, notes_
     ----------
     .. [1] F. Doshi-Velez and Z. Ghahramani, "Accelerated Sampling for the Indian Buffet Process",
        ICML 2009.
+
+    Examples
+    --------
+    >>> import ibp
+    >>> X, Z, A = ibp.datasets.make_block_images(100, noise_std=0.1, random_state=0)
+    >>> start = ibp.MEIBP(random_state=0).fit(X)
+    >>> chain = ibp.AcceleratedGibbs(init=start, max_iter=20, random_state=0).fit(X)
+    >>> len(chain.samples_), bool(chain.samples_.n_components.min() >= 4)
+    (2, True)
     """
 
     accepts_sparse: ClassVar[bool] = False
@@ -253,6 +264,15 @@ class UncollapsedGibbs(GibbsSampler):
     ----------
     factors : {"half_normal", "gaussian"}, default="half_normal"
         The prior of the factors: nonnegative, with scale `factor_std`, or Gaussian.
+
+    Examples
+    --------
+    >>> import ibp
+    >>> X, Z, A = ibp.datasets.make_block_images(100, noise_std=0.1, random_state=0)
+    >>> start = ibp.MEIBP(random_state=0).fit(X)
+    >>> chain = ibp.UncollapsedGibbs(4, init=start, max_iter=20, random_state=0).fit(X)
+    >>> chain.trace_["noise_std"].shape, bool((chain.components_ >= 0).all())
+    ((20,), True)
     """
 
     factors: Literal["half_normal", "gaussian"]

@@ -69,6 +69,14 @@ restart_kept_, restart_similarity_, notes_
     ----------
     .. [1] N. Ding, Y. Qi, R. Xiang, I. Molloy and N. Li, "Nonparametric Bayesian Matrix
        Factorization by Power-EP", AISTATS 2010.
+
+    Examples
+    --------
+    >>> import ibp
+    >>> X, Z, A = ibp.datasets.make_block_images(100, noise_std=0.1, random_state=0)
+    >>> model = ibp.INMF(random_state=0).fit(X - X.min())
+    >>> model.transform(X - X.min()).shape == (100, model.n_components_)
+    True
     """
 
     fit_intercept: bool = False

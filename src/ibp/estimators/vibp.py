@@ -102,6 +102,14 @@ restart_n_components_, restart_kept_, restart_similarity_, notes_
     ----------
     .. [1] F. Doshi-Velez, K. T. Miller, J. Van Gael and Y. W. Teh, "Variational Inference for the
        Indian Buffet Process", AISTATS 2009.
+
+    Examples
+    --------
+    >>> import ibp
+    >>> X, Z, A = ibp.datasets.make_block_images(100, noise_std=0.1, random_state=0)
+    >>> model = ibp.FiniteVIBP(4, n_init=3, random_state=0).fit(X)
+    >>> model.transform(X).shape, bool(((0 <= model.codes_) & (model.codes_ <= 1)).all())
+    ((100, 4), True)
     """
 
     @property
@@ -127,6 +135,13 @@ class InfiniteVIBP(MeanFieldVIBP):
     ----------
     .. [1] F. Doshi-Velez, K. T. Miller, J. Van Gael and Y. W. Teh, "Variational Inference for the
        Indian Buffet Process", AISTATS 2009.
+
+    Examples
+    --------
+    >>> import ibp
+    >>> X, Z, A = ibp.datasets.make_block_images(100, noise_std=0.1, random_state=0)
+    >>> ibp.InfiniteVIBP(6, n_init=3, random_state=0).fit(X).components_.shape
+    (6, 36)
     """
 
     @property

@@ -257,7 +257,7 @@ class ReportContent:
         chosen = np.argsort(-agreement, kind="stable")[:MATRIX_FEATURES]
         return {
             "features": chosen.tolist(),
-            "restarts": restarts.others.tolist(),
+            "restarts": (restarts.others + 1).tolist(),
             "similarity": packed(restarts.similarity[:, chosen]),
             "thresholds": [CAME_BACK, IN_PART],
         }

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ibp.agreement import CAME_BACK, IN_PART
 from ibp.files.write import check_target
 from ibp.report import wording
 from ibp.report.content import MATRIX_FEATURES, MAX_ROWS, ReportContent, gather
@@ -115,6 +116,8 @@ def render_report(content: ReportContent, *, title: str | None = None) -> str:
         returns=_returns(content),
         held_out=_held_out(content),
         matrix_features=MATRIX_FEATURES,
+        came_back=CAME_BACK,
+        in_part=IN_PART,
         prefix=type(content.model).__name__.lower(),
     )
 
@@ -167,6 +170,7 @@ def _certainty(content: ReportContent) -> dict[str, Any] | None:
         else "all rows",
         "mean": wording.percent(certainty.mean_probability, 1),
         "toss_ups": wording.percent(certainty.toss_ups, 1),
+        "differing": wording.percent(certainty.differing, 1) if certainty.differing else None,
         "bins": [
             (name, meaning, wording.percent(float(share), 1), float(share))
             for (name, meaning), share in zip(CERTAINTY_LABELS, certainty.shares, strict=True)
@@ -188,7 +192,7 @@ def _restarts(content: ReportContent) -> list[dict[str, Any]]:
     restarts = content.restarts
     return [
         {
-            "number": number,
+            "number": number + 1,  # as the progress of a fit counts them
             "kept": number == restarts.kept,
             "evidence": wording.number(float(restarts.evidence[number]), 6),
             "n_components": int(restarts.n_components[number]),
@@ -221,7 +225,9 @@ def _held_out(content: ReportContent) -> str | None:
     entries = "Entries"
     if held_out.n_entries is not None:
         entries = wording.count(held_out.n_entries, "entry", "entries")
-    share = f" ({wording.percent(held_out.fraction, 1)})" if held_out.fraction else ""
+    share = ""
+    if held_out.fraction:
+        share = f", in {wording.percent(held_out.fraction)} of the columns of half of the rows,"
     said = (
         f"{entries}{share} were hidden from the fit and then predicted: the mean log-likelihood "
         f"is {wording.number(held_out.score, 4)} per entry."

@@ -39,6 +39,9 @@ class Certainty:
         The same of each feature: in all rows, and in those that have it (NaN if none has).
     feature_toss_ups : ndarray of shape (K,)
         Share of each feature's bits that are nearly a toss-up.
+    differing : float or None
+        Share of the bits for which the fit itself had settled otherwise; None if these are not the
+        rows that it was fitted to, or it did not keep what it found of them.
     """
 
     n_rows: int
@@ -47,6 +50,7 @@ class Certainty:
     feature_probability: FloatArray
     feature_on_probability: FloatArray
     feature_toss_ups: FloatArray
+    differing: float | None
 
     @property
     def toss_ups(self) -> float:
@@ -59,7 +63,8 @@ def certainty_of(reader: DataReader, random_state: int) -> Certainty | None:
     model = reader.model
     if model.real_codes or model.n_components_ == 0:
         return None
-    matrix = reader.matrix(sample_rows(reader.n_rows, MOST_ROWS, random_state))
+    rows = sample_rows(reader.n_rows, MOST_ROWS, random_state)
+    matrix = reader.matrix(rows)
     nats, on = reader.confidence(matrix), is_on(model, reader.codes(matrix))
     probability = expit(nats)
     bins = np.bincount(np.searchsorted(EDGES, nats.ravel(), side="right"), minlength=5)
@@ -72,7 +77,16 @@ def certainty_of(reader: DataReader, random_state: int) -> Certainty | None:
         probability.mean(axis=0),
         np.where(n_on > 0, on_sums / np.maximum(n_on, 1), np.nan),
         (nats < TOSS_UP).mean(axis=0),
+        _differing(reader, rows, on),
     )
+
+
+def _differing(reader: DataReader, rows: IntArray, on: npt.NDArray[np.bool_]) -> float | None:
+    """How often the fit had settled otherwise, where it can be told."""
+    settled = getattr(reader.model, "assignments_", None)
+    if settled is None or len(settled) != reader.n_rows:
+        return None
+    return float((settled[rows].astype(bool) != on).mean())
 
 
 @dataclass(frozen=True)

@@ -194,7 +194,7 @@ def advice(facts: Facts) -> list[Advice]:
                 "do",
                 "Measure how well it predicts",
                 "Nothing was hidden from this fit, so all errors here are of data that it has "
-                "seen. Hide a tenth of the entries and let it predict them.",
+                "seen. Hide a tenth of the columns in half of the rows, and let it predict them.",
                 "ibp fit DATA --held-out 0.1 -o model.ibp",
             )
         )
@@ -289,18 +289,19 @@ def _about_trust(facts: Facts) -> list[Advice]:
 def _about_restarts(facts: Facts) -> Advice:
     returned, n_components = facts.returned or 0, facts.n_components
     clearly = f"{returned} of {n_components} came back clearly in another restart"
+    if returned < MOST_RETURNED * n_components:
+        lost = f"; {listed(facts.not_returned)} not at all" if facts.not_returned else ""
+        return Advice(
+            "look",
+            "Other starts find other features",
+            f"Only {clearly}, others in part{lost}. The data allow more than one description; what "
+            "the features say together is safer than any one of them.",
+        )
     if facts.not_returned:
         return Advice(
             "look",
             f"Be careful with {listed(facts.not_returned)}",
             f"No other restart found anything alike. {clearly}.",
-        )
-    if returned < MOST_RETURNED * n_components:
-        return Advice(
-            "look",
-            "Few features came back as they are",
-            f"Only {clearly}, the others in part. The data allow more than one description; what "
-            "the features say together is safer than any one of them.",
         )
     return Advice("good", "The features came back", f"{clearly}, and so can be trusted.")
 
