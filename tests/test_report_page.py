@@ -143,12 +143,12 @@ def test_where_the_fit_had_settled_otherwise_is_told():
     X = make_data()
     model = MEIBP(3, random_state=0, n_jobs=1).fit(X)
     model.assignments_ = model.transform(X)
-    assert "had settled" not in render_report(gather(model, X))
+    assert "settled on other answers" not in render_report(gather(model, X))
     model.assignments_[: len(X) // 4] ^= 1
     share = (model.assignments_ != model.transform(X)).mean()
     said = f"had settled on other answers than a fresh search in {100 * share:.1f} % of the cases"
     assert said in render_report(gather(model, X))
-    assert "had settled" not in render_report(gather(model, X[:-1]))  # other rows
+    assert "settled on other answers" not in render_report(gather(model, X[:-1]))  # other rows
 
 
 def test_held_out_scores_are_put_in_words():
