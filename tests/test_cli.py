@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -167,6 +168,52 @@ def test_nobody_reads_on(folder):
     assert "Traceback" not in finished.stderr and "Broken" not in finished.stderr
 
 
+@pytest.mark.parametrize(
+    ("redirected", "code", "words"),
+    [
+        ("info none.csv --json 2>&-", 2, '"event": "error"'),  # and nothing else on stdout
+        ("info blocks.csv 2>&-", 0, "dense data"),
+        ("info blocks.csv >&-", 0, ""),
+        ("fit none.csv --json | true", 141, ""),
+        ("info none.csv 2>&1 | true", 141, ""),
+        ("info blocks.csv --json 2>&1 >/dev/full", 2, "No space left"),
+        ("info none.csv 2>/dev/full", 2, ""),
+        ("--help 2>&1 >/dev/full", 2, "No space left"),
+    ],
+)
+def test_streams_that_are_closed_or_full(redirected, code, words, folder):
+    if "/dev/full" in redirected and not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full")
+    script = f"{' '.join(IBP)} {redirected}; exit ${{PIPESTATUS[0]}}"
+    finished = subprocess.run(
+        ["bash", "-c", script], cwd=folder, capture_output=True, text=True, env=environment()
+    )
+    assert finished.returncode == code
+    assert "Traceback" not in finished.stderr and "ignored" not in finished.stderr
+    assert words in finished.stdout
+    if "--json 2>&-" in redirected:
+        events_of(finished.stdout)
+
+
+def test_a_width_of_zero_hides_nothing(folder):
+    assert "dense data" in run_ibp("info", "blocks.csv", cwd=folder, COLUMNS="0").stdout
+
+
+def test_interrupted_before_anything(folder):
+    script = (
+        "import sys, signal; sys.modules['typer'] = None\n"
+        "import builtins; real = builtins.__import__\n"
+        "def load(name, *more):\n"
+        "    if name == 'typer': signal.raise_signal(signal.SIGINT)\n"
+        "    return real(name, *more)\n"
+        "from ibp.cli.main import main\n"
+        "builtins.__import__ = load\n"
+        "main()"
+    )
+    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (finished.returncode, finished.stdout, finished.stderr) == (130, "", "")
+
+
 def test_too_little_memory(folder):
     rows, columns, limit = 400_000, 2_000, 3 << 30
     with (folder / "large.npy").open("wb") as file:  # 6.4 GB, none of it on the disk
@@ -188,6 +235,14 @@ def test_too_little_memory(folder):
 def test_quiet_prints_the_path_alone(folder):
     finished = run_ibp("fit", "blocks.csv", "--quiet", "--max-sweeps", 1, cwd=folder)
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "blocks.ibp\n", "")
+
+
+def test_escape_codes_of_a_path_do_not_reach_the_terminal(folder):
+    child = on_terminal("simulate", "-o", "a\x1b[31m.csv", cwd=folder)
+    text, code = finish(child)
+    assert code == 0
+    assert "\x1b[31m" not in text
+    assert "Data    a\\x1b[31m.csv" in ESCAPE.sub("", text)
 
 
 def test_escape_codes_of_a_file_do_not_reach_the_terminal(folder):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 from collections import namedtuple
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +23,7 @@ from ibp.cli.data import named_places
 from ibp.cli.pictures import print_pictures, shrink
 from ibp.cli.problems import session
 from ibp.cli.progress import LineReporter, Sweep
-from ibp.cli.screen import sparkline
+from ibp.cli.screen import TerminalReporter, sparkline
 from ibp.cli.words import duration, number, plural, printable
 from terminal import check_refusal, events_of
 
@@ -89,6 +93,8 @@ def test_no_command_is_a_question_for_help(call):
         (["fit", "data.csv", "--method", "mibp"], "there is no method 'mibp'"),
         (["compare", "data.csv", "--methods", "meibp,x"], "there is no method 'x'"),
         (["fit", "data.csv", "--set", "alpha"], "NAME=VALUE"),
+        (["fit", "data.csv", "--seed", "4294967296"], "4294967295"),
+        (["compare", "data.csv", "--minutes", "inf"], "--minutes"),
         (["fit", "data.csv", "--set", "alpha=1", "--set", "alpha=2"], "alpha is set twice"),
     ],
 )
@@ -98,7 +104,8 @@ def test_arguments_that_make_no_sense(call, arguments, words):
     assert last["event"] == "error" and words in last["message"]
 
 
-def test_completion_knows_the_labels():
+def test_help_and_completion_know_the_labels():
+    assert options.LABELS.split(", ") == options.method_labels()
     assert options.complete_method("meibp") == ["meibp-default", "meibp", "meibp+aibp"]
     assert options.complete_methods("meibp,aibp,i") == ["meibp,aibp,i-vibp", "meibp,aibp,inmf"]
     assert "meibp,aibp" not in options.complete_methods("aibp,a")
@@ -113,7 +120,14 @@ def test_times(text, seconds):
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("a=1", 1), ("a=1e-3", 1e-3), ("a=true", True), ("a=None", None), ("a=spectral", "spectral")],
+    [
+        ("a=1", 1),
+        ("a=1e-3", 1e-3),
+        ("a=true", True),
+        ("a=None", None),
+        ("a=spectral", "spectral"),
+        (f"a={100_000 * '-'}1", 100_000 * "-" + "1"),
+    ],
 )
 def test_settings(text, value):
     assert options.parse_setting(text) == ("a", value)
@@ -126,6 +140,8 @@ def test_results_go_beside_the_data(tmp_path):
     made = [options.beside(tmp_path / name, ".ibp").name for name in ("data.csv.gz", "a.b.npy")]
     assert made == ["data.ibp", "a.b.ibp"]
     assert options.beside(tmp_path / "images", ".ibp") == tmp_path / "images.ibp"
+    assert options.beside(tmp_path / "images" / "..", ".ibp").name == f"{tmp_path.name}.ibp"
+    assert options.beside(Path("/"), ".ibp") == Path("/data.ibp")
 
 
 def test_fit_for_machines(call, folder):
@@ -151,6 +167,13 @@ def test_fit_for_machines(call, folder):
     rows = np.loadtxt(folder / "data.csv", delimiter=",", skiprows=1)
     used = model.assignments_.sum(axis=0)
     assert [f["share"] for f in result["most_used"]] == sorted(used / len(rows), reverse=True)
+
+
+def test_a_column_that_names_the_rows_is_noted(call, folder):
+    (folder / "prices.csv").write_text("price,b,c\n$5,1,2\n$6,3,4\n$7,5,1\n")
+    noted = call("info", "prices.csv").stderr
+    assert 'note: The column "price" of prices.csv holds text' in noted
+    assert "note" not in call("info", "prices.csv", "--index", "price").stderr
 
 
 def test_variance_explained_and_columns(call, folder):
@@ -361,6 +384,15 @@ def test_problems_in_one_line(capsys, error, words):
     assert printed.startswith("error: ") and words in printed and printed.count("\n") == 1
 
 
+def test_an_interrupt_that_others_swallow_is_no_bug(capsys):
+    with pytest.raises(BaseException) as left, session(quiet=True, json=False):
+        with contextlib.suppress(KeyboardInterrupt):  # as half of an import is given up
+            signal.raise_signal(signal.SIGINT)
+        raise AttributeError("partially initialized module")
+    assert left.value.exit_code == 130
+    assert capsys.readouterr().err == "error: Interrupted; nothing was written.\n"
+
+
 def test_quick_sweeps_are_thinned_out(capsys, monkeypatch):
     clock = iter(0.3 * n for n in range(100))
     monkeypatch.setattr("ibp.cli.progress.time.monotonic", lambda: next(clock))
@@ -439,6 +471,51 @@ def test_compare(call, folder):
     shown = call(*arguments, "--minutes", 0.2, "-o", "compared.html", "--force")
     assert f"  1. {result['ranking'][0]['method']}" in shown.stdout
     check_refusal(call(*arguments, "-o", "compared.html"), "exists already")
+
+
+def test_nothing_to_compare_is_told(call, folder, monkeypatch):
+    def refuse(*arguments, **more):
+        raise ValueError("It cannot be.")
+
+    monkeypatch.setattr("ibp.comparison.fit_scored", refuse)
+    finished = call("compare", "data.csv", "--methods", "bnmf", "-k", 4, "-o", "none.html")
+    assert finished.returncode == 2
+    *_, note, last = finished.stderr.splitlines()
+    assert note == "note: bnmf was left out: It cannot be."
+    assert last == "error: None of the methods could be fitted to these data."
+    assert not (folder / "none.html").exists()
+
+
+def test_the_next_steps_can_be_taken(call, folder):
+    reading = ("--drop", "p0", "--header")
+    fit = ("fit", "data.csv", "--method", "meibp", "-k", 3, "--max-sweeps", 1, *reading)
+    shown = call(*fit, "-o", "next.ibp").stdout
+    steps = [line.split() for line in shown.splitlines() if line.startswith("    ibp ")]
+    assert [step[1] for step in steps] == ["report", "transform", "fit", "fit"]
+    for step in steps:
+        finished = call(*step[1:])
+        assert finished.returncode == 0, finished.stderr
+    assert ibp.load(folder / "next.ibp").n_init == 5
+    assert " ".join(steps[2]).count("--max-sweeps") == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_is_no_model(call, folder):
+    os.mkfifo(folder / "pipe.ibp")
+    check_refusal(call("info", "pipe.ibp"), "is not an ordinary file")
+    (folder / "pipe.ibp").unlink()
+
+
+def test_a_narrow_terminal_shows_all_numbers(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    reporter = TerminalReporter()
+    reporter.sweep(Sweep(1, 2, 13, 4, -123456.7, -0.2345, 3.2, None))
+    console = Console(width=30)
+    with console.capture() as shown:
+        console.print(reporter._picture())
+    for cell in ("1 of 2", "13", "-123,457", "-0.2345"):
+        assert cell in shown.get()
+    assert "…" not in shown.get()
 
 
 def test_demo(call, folder, monkeypatch):

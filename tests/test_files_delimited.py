@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -59,6 +61,7 @@ DETECTED = {
     "decimal comma": ("a;b\n1,5;2\n3;,25\n", [[1.5, 2], [3, 0.25]], None, ["a", "b"]),
     "tabs in a .csv": ("a\tb\n1\t2\n", [[1, 2]], None, ["a", "b"]),
     "spaces": ("a b\n1 2\n", [[1, 2]], None, ["a", "b"]),
+    "spaces, a gap": ("a b c\n1  3\n4 5 6\n", [[1, NAN, 3], [4, 5, 6]], None, ["a", "b", "c"]),
     "semicolons in names": ("id,a,b\nx;1,1,2\ny;2,3,4\n", [[1, 2], [3, 4]], ["x;1", "y;2"], None),
     "spaces in names": ("id,a,b\nJo Z,1,2\nAl Y,3,4\n", [[1, 2], [3, 4]], ["Jo Z", "Al Y"], None),
     "space after comma": ("a, b\n1, 2\n3, NA\n", [[1, 2], [3, NAN]], None, None),
@@ -102,6 +105,34 @@ def test_the_slow_reader_agrees_with_the_quick_one(case, tmp_path):
     else:
         np.testing.assert_array_equal(values, quick[0])
         assert names == quick[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "row_names", "column_names"),
+    [
+        ("  1    2\n 30   4\n", None, None),
+        ("a     b\n1.0   2\n30    4\n", None, ["a", "b"]),
+        ("    a  b\nr   1  2\nst 30  4\n", ["r", "st"], ["a", "b"]),
+        ("1 2 \n30 4 \n", None, None),
+    ],
+)
+@pytest.mark.parametrize("n_blank", [0, 300])
+def test_columns_lined_up_with_spaces(content, row_names, column_names, n_blank, tmp_path):
+    table = read_table(write(tmp_path, content + n_blank * " \n", "data.txt"))
+    np.testing.assert_array_equal(table.values, [[1, 2], [30, 4]])
+    assert (table.row_names, table.column_names) == (row_names, column_names)
+
+
+def test_the_place_of_a_bad_cell_among_spaces(tmp_path):
+    path = write(tmp_path, "  a   b\n  1   2\n 30   x\n", "data.txt")
+    assert 'row 2 (line 3), column "b", holds "x"' in refusal(path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are text elsewhere")
+def test_a_name_that_is_no_text(tmp_path):
+    path = tmp_path / os.fsdecode(b"\xff.csv")
+    path.write_text("a,b\n1,2\n")
+    np.testing.assert_array_equal(read_table(path).values, [[1, 2]])
 
 
 def test_all_words_for_missing(tmp_path):
@@ -352,3 +383,12 @@ def test_what_numpy_writes(tmp_path):
     values = np.random.default_rng(0).normal(size=(5, 3))
     np.savetxt(tmp_path / "data.txt", values)
     np.testing.assert_array_equal(read_table(tmp_path / "data.txt").values, values)
+
+
+def test_a_column_taken_for_names_is_told(tmp_path):
+    path = tmp_path / "prices.csv"
+    path.write_text("price,b,c\n$5,1,2\n$6,3,4\n")
+    assert read_table(path).names_from == "price"
+    assert read_table(path, index="price").names_from is None  # it was asked for
+    path.write_text(",b,c\nu,1,2\nv,3,4\n")
+    assert read_table(path).names_from is None  # as frames are written

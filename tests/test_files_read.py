@@ -61,6 +61,8 @@ def test_missing_file(tmp_path):
     sentence = refusal(tmp_path / "zzz.npy")
     assert "does not exist; check the name" in sentence
     assert f"there is no folder {tmp_path / 'nowhere'}" in refusal(tmp_path / "nowhere" / "a.csv")
+    (tmp_path / "link.csv").symlink_to("gone.csv")
+    assert refusal(tmp_path / "link.csv").endswith("leads to no file; give the file itself.")
 
 
 @pytest.mark.parametrize("name", ["data.dat", "data.gz", "data.json"])
@@ -564,7 +566,7 @@ def test_a_matrix_beyond_memory(tmp_path, monkeypatch):
     assert "does not fit into memory: about 3 rows of 2 columns take 48 bytes" in refusal(
         tmp_path / "data.csv"
     )
-    assert "does not fit into memory" in refusal(tmp_path / "data.parquet")
+    assert "file of its size may take 1.61 GB" in refusal(tmp_path / "data.parquet")
     monkeypatch.setattr(parquet_module, "has_room", lambda n_bytes: True)
     assert "does not fit into memory: 2 rows of 2 columns take 32 bytes" in refusal(
         tmp_path / "data.parquet"
@@ -605,7 +607,7 @@ def test_too_little_memory_under_a_limit(tmp_path):
     small = tmp_path / "small.csv"
     small.write_text("a,b\n1,2\n")
     assert "large.csv does not fit into memory: about 30," in read(tmp_path / "large.csv", 80)
-    assert "large.parquet (" in read(tmp_path / "large.parquet", 80)
+    assert "large.parquet cannot be read in this" in read(tmp_path / "large.parquet", 80)
     assert "large.npy (96 MB) does not fit into memory" in read(tmp_path / "large.npy", 80)
     assert read(small, 80) == "(1, 2)"
     assert read(tmp_path / "large.npy", 200) == "(30000, 400)"

@@ -252,6 +252,16 @@ def test_a_failing_writer_leaves_nothing(ending, tmp_path, monkeypatch):
     assert only(tmp_path)
 
 
+def test_failure_names_the_file_that_was_asked_for(tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError) as caught, atomic(tmp_path / "result") as file:
+        file.write(b"all")
+    assert caught.value.filename == str(tmp_path / "result")
+
+
 @pytest.mark.parametrize("name", ["fsync", "link"])
 def test_failure_of_the_system_leaves_nothing(name, tmp_path, monkeypatch):
     def interrupt(*arguments):

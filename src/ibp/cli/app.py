@@ -66,7 +66,7 @@ def _start(
 def run(arguments: Sequence[str]) -> int:
     """Run a command; its exit code."""
     try:
-        code = app(list(arguments), prog_name="ibp", standalone_mode=False)
+        code = app(list(arguments), prog_name="ibp", standalone_mode=False, obj=arguments)
     except USAGE_ERROR as error:
         return _refuse(error, machine="--json" in arguments)
     return int(code or 0)

@@ -10,7 +10,7 @@ import typer
 
 from ibp.cli import options
 from ibp.cli.data import check_different, check_outputs, places_named, read_data
-from ibp.cli.problems import INTERRUPTED, session
+from ibp.cli.problems import INTERRUPTED, Refused, session
 from ibp.cli.progress import ComparisonSweep, Reporter
 from ibp.cli.words import duration, plural
 
@@ -22,6 +22,7 @@ EXAMPLES = (
     "ibp compare data.csv --methods meibp,i-vibp,aibp -k 20 --minutes 10",
     "ibp compare data.csv --methods meibp-default,bnmf -k 20 --restarts 3 --json",
 )
+MOST_MINUTES = 1e6
 DEFAULT_METHODS = "meibp-default,meibp,i-vibp,aibp"
 
 
@@ -43,13 +44,16 @@ def compare(
             "--methods",
             metavar="LABEL,...",
             parser=options.parse_methods,
-            help="What to compare, separated by commas.",
+            help=f"What to compare, separated by commas: {options.LABELS}.",
             autocompletion=options.complete_methods,
         ),
     ] = DEFAULT_METHODS,
     components: options.Components = None,
     minutes: Annotated[
-        float, typer.Option("--minutes", metavar="N", min=0.01, help="Time for all fits together.")
+        float,
+        typer.Option(
+            "--minutes", metavar="N", min=0.01, max=MOST_MINUTES, help="Time for all fits together."
+        ),
     ] = 5.0,
     restarts: Annotated[
         int,
@@ -109,6 +113,8 @@ def compare(
             )
         for label, reason in comparison.skipped.items():
             reporter.note(f"{label} was left out: {reason}")
+        if not comparison.fits:
+            raise Refused("None of the methods could be fitted to these data.")
         reporter.stage("Writing the page")
         from ibp.report import write_comparison
 
@@ -167,6 +173,8 @@ class _Teller:
 
 
 def _show(console: Console, comparison: Any, output: Path) -> None:
+    from ibp.cli.summary import print_path
+
     ranking = comparison.ranking()
     hidden = plural(comparison.n_hidden, "hidden entry")
     console.print(f"Held-out score per entry, from {hidden}; higher is better", style="bold")
@@ -187,8 +195,8 @@ def _show(console: Console, comparison: Any, output: Path) -> None:
             for j, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         style = {0: "dim", 1: "bold green"}.get(number, "")
-        console.print("   ".join([first, *others]), style=style, no_wrap=True, overflow="ellipsis")
+        console.print("   ".join([first, *others]), style=style, soft_wrap=True)
     console.print()
     if comparison.interrupted:
         console.print("Interrupted: this is the comparison so far.")
-    console.print(f"Report  {output}", soft_wrap=True)
+    print_path(console, "Report", output)

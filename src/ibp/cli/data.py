@@ -53,7 +53,13 @@ def read_data(
     from ibp.files.read import read_table
 
     reporter.stage(f"Reading {path.name}")
-    return read_table(path, header=header, index=index, drop=drop or (), key=key)
+    table = read_table(path, header=header, index=index, drop=drop or (), key=key)
+    if table.names_from is not None:
+        reporter.note(
+            f"The column {in_quotes(table.names_from)} of {path.name} holds text, so it names the "
+            f"rows and is no data; --index {in_quotes(table.names_from)} says that this is meant."
+        )
+    return table
 
 
 def load_model(reporter: Reporter, path: Path) -> Any:
@@ -61,6 +67,8 @@ def load_model(reporter: Reporter, path: Path) -> Any:
     import ibp
 
     reporter.stage(f"Reading {path.name}")
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would be waited for
+        raise Refused(f"{path} is not an ordinary file; give a model that was saved in one.")
     return ibp.load(path)
 
 

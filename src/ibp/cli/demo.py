@@ -74,7 +74,7 @@ def demo(
                 output.rmdir()
             raise
         reporter.stage("Writing the report page")
-        from ibp.cli.summary import summarize_fit
+        from ibp.cli.summary import print_path, summarize_fit
         from ibp.report import write_report
 
         summary = summarize_fit(model, table, table.values, IMAGE_SHAPE, None, seconds)
@@ -97,8 +97,8 @@ def demo(
             )
             summary.show_pictures(console, shown)
             console.print()
-            console.print(f"Report  {page}", soft_wrap=True)
-            console.print(f"Model   {model_path}", soft_wrap=True)
+            print_path(console, "Report", page)
+            print_path(console, "Model", model_path)
             console.print()
             console.print("Open the report in a browser to see which digits have which strokes.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +29,7 @@ SUGGESTED_RESTARTS = 5
 
 
 def fit(
+    context: typer.Context,
     data: options.DataFile,
     output: Annotated[
         Path | None,
@@ -44,7 +46,8 @@ def fit(
         typer.Option(
             "--method",
             metavar="LABEL",
-            help="How to fit; every other than the default has the settings of the paper.",
+            help="How to fit; every other than the default has the settings of the paper: "
+            f"{options.LABELS}.",
             autocompletion=options.complete_method,
             callback=options.check_method,
         ),
@@ -103,7 +106,9 @@ def fit(
     without_assignments: Annotated[
         bool,
         typer.Option(
-            "--without-assignments", metavar="", help="Leave what was found of each row out of it."
+            "--without-assignments",
+            metavar="",
+            help="Leave what was found of each row out of the model.",
         ),
     ] = False,
     header: options.Header = None,
@@ -176,7 +181,8 @@ def fit(
 
         def show(console: Console) -> None:
             summary.show(console)
-            _show_what_now(console, summary, data, output, page)
+            reading = options.reading(header, index, drop, key)
+            _show_what_now(console, summary, data, output, page, reading, context.obj)
 
         files = {"model": output, "report": page}
         reporter.result(files | summary.values(), show, output)
@@ -185,10 +191,19 @@ def fit(
 
 
 def _show_what_now(
-    console: Console, summary: FitSummary, data: Path, output: Path, report: Path | None
+    console: Console,
+    summary: FitSummary,
+    data: Path,
+    output: Path,
+    report: Path | None,
+    reading: Sequence[str],
+    arguments: Sequence[str],
 ) -> None:
-    """Where the model is, and what to do with it."""
-    from ibp.cli.summary import quoted, show_next_steps
+    """Where the model is, and what to do with it.
+
+    ``reading`` are the options by which the data were read, ``arguments`` all of this command.
+    """
+    from ibp.cli.summary import print_path, quoted, show_next_steps
 
     model = summary.model
     console.print()
@@ -196,11 +211,11 @@ def _show_what_now(
         console.print(
             f"Interrupted after {duration(summary.seconds)}. The best model so far was saved."
         )
-    console.print(f"Model   {output}", soft_wrap=True)
+    print_path(console, "Model", output)
     if report is not None:
-        console.print(f"Report  {report}", soft_wrap=True)
+        print_path(console, "Report", report)
     console.print()
-    here, there = quoted(data), quoted(output)
+    here, there = " ".join(map(quoted, [str(data), *reading])), quoted(output)
     steps = {}
     if report is None:
         page = quoted(output.with_suffix(".html"))
@@ -208,9 +223,21 @@ def _show_what_now(
     codes = quoted(output.with_name(f"{output.stem}-features.csv"))
     steps[f"ibp transform {there} {here} -o {codes}"] = "which rows have which features"
     if model.ending_ == "max_iter":
-        steps[f"ibp fit {here} --max-sweeps {4 * model.max_iter}"] = "go on until it converges"
+        again = _again(arguments, "--max-sweeps", 4 * model.max_iter)
+        steps[again] = "go on until it converges"
     if model.n_init == 1:
-        steps[f"ibp fit {here} --restarts {SUGGESTED_RESTARTS}"] = (
-            "which features come back from other starts"
-        )
+        again = _again(arguments, "--restarts", SUGGESTED_RESTARTS)
+        steps[again] = "which features come back from other starts"
     show_next_steps(console, steps)
+
+
+def _again(arguments: Sequence[str], option: str, value: int) -> str:
+    """The same command with one option changed, to replace the model that is there by now."""
+    from ibp.cli.summary import quoted
+
+    kept = [
+        argument
+        for before, argument in zip(["", *arguments], arguments, strict=False)
+        if option not in (before, argument.partition("=")[0]) and argument != "--force"
+    ]
+    return " ".join(map(quoted, ["ibp", *kept, option, str(value), "--force"]))

@@ -195,4 +195,6 @@ def save_model(
         model.save(path, assignments=assignments, overwrite=force)
     except FileExistsError:
         raise Refused(f"{path} has come into being meanwhile, and was left as it is.") from None
+    except OSError as error:
+        raise Refused(f"{path} cannot be written: {error.strerror or error}.") from error
     reporter.wrote(path)

@@ -2,22 +2,52 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import sys
 
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
     try:
+        _prepare()
+        sys.exit(_run())
+    except KeyboardInterrupt:  # before a command has begun
+        sys.exit(130)
+
+
+def _prepare() -> None:
+    """Make do with what we were started with."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed; a file must not take its place
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what it cannot print is spelt out
+        sys.stdout.reconfigure(errors="backslashreplace")
+    if os.environ.get("COLUMNS") == "0":  # a width that is not known, where nothing would fit
+        del os.environ["COLUMNS"]
+
+
+def _run() -> int:
+    try:
         import typer  # noqa: F401
     except ModuleNotFoundError:
         print('The command line needs typer: pip install "ibp[cli]".', file=sys.stderr)
-        sys.exit(2)
-    try:
-        from ibp.cli.app import run
+        return 2
+    from ibp.cli.app import run
+    from ibp.cli.problems import BAD_INPUT, UNREAD, leave_unread
 
-        sys.exit(run(sys.argv[1:]))
-    except KeyboardInterrupt:  # before a command has begun
-        sys.exit(130)
+    try:
+        return run(sys.argv[1:])
+    except BrokenPipeError:  # while we said what was wrong
+        leave_unread()
+        return UNREAD
+    except OSError as error:  # stdout or stderr takes no more
+        reason = error.strerror or error
+        with contextlib.suppress(OSError):
+            print(f"error: The output cannot be written: {reason}.", file=sys.stderr, flush=True)
+        leave_unread()
+        return BAD_INPUT
 
 
 if __name__ == "__main__":

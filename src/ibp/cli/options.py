@@ -13,7 +13,13 @@ import typer
 
 DATA_FILES = ".npy, .npz, .csv, .tsv, .parquet, .mtx, .h5ad, or a folder of images"
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+# As in the registry, which takes long to load.
+LABELS = (
+    "meibp-default, meibp, f-vibp, i-vibp, aibp, t-aibp, ugibbs, t-ugibbs, bs-ibp, inmf, bnmf, "
+    "meibp+aibp"
+)
 DATA_PANEL = "How the data are read"
+LARGEST_SEED = 2**32 - 1
 
 
 def examples(*lines: str) -> str:
@@ -56,7 +62,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return name, value.lower() == "true"
     try:
         return name, ast.literal_eval(value)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
         return name, value
 
 
@@ -127,7 +133,14 @@ Jobs = Annotated[
     typer.Option("--jobs", metavar="N", help="Threads.", show_default="all cores", min=1),
 ]
 Seed = Annotated[
-    int, typer.Option("--seed", metavar="N", min=0, help="The same seed gives the same answer.")
+    int,
+    typer.Option(
+        "--seed",
+        metavar="N",
+        min=0,
+        max=LARGEST_SEED,
+        help="The same seed gives the same answer.",
+    ),
 ]
 Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace files that exist.")]
 Quiet = Annotated[
@@ -184,12 +197,23 @@ def check_fraction(fraction: float | None) -> float | None:
     return fraction
 
 
+def reading(
+    header: bool | None, index: str | None, drop: Sequence[str] | None, key: str | None
+) -> list[str]:
+    """What to give another command for it to read the data alike."""
+    given = [] if header is None else ["--header" if header else "--no-header"]
+    for option, values in (("--index", [index]), ("--drop", drop or ()), ("--key", [key])):
+        for value in values:
+            given += [] if value is None else [option, value]
+    return given
+
+
 def beside(data: Path, ending: str) -> Path:
     """A file beside the data, with their name and another ending."""
-    name = data.name
-    if not data.is_dir():
-        name = Path(name.removesuffix(".gz")).stem
-    return data.with_name(name + ending)
+    if data.is_dir():
+        folder = data.resolve() if data.name in ("", "..") else data
+        return folder.parent / ((folder.name or "data") + ending)
+    return data.with_name(Path(data.name.removesuffix(".gz")).stem + ending)
 
 
 def dictionary_of(settings: Sequence[tuple[str, Any]] | None) -> dict[str, Any]:

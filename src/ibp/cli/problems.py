@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 
@@ -79,21 +80,34 @@ def sentence(text: str) -> str:
 def session(*, quiet: bool, json: bool) -> Iterator[Reporter]:
     """Run a command's work: report it, turn warnings into notes and problems into exit codes."""
     reporter = choose_reporter(quiet=quiet, json=json)
-    try:
-        with reporter, _termination_interrupts(), _warnings_noted(reporter):
-            yield reporter
-    except KeyboardInterrupt:
-        reporter.error(f"Interrupted; {_done(reporter) or 'nothing was written'}.")
-        raise typer.Exit(INTERRUPTED) from None
-    except BrokenPipeError:
-        leave_unread()
-        raise typer.Exit(UNREAD) from None
-    except Exception as error:
-        if not _about_input(error):
+    with _signals_seen() as interrupted:
+        try:
+            with reporter, _termination_interrupts(), _warnings_noted(reporter):
+                yield reporter
+        except typer.Exit:
             raise
-        done = _done(reporter)
-        reporter.error(_explained(error) + (f" Until then {done}." if done else ""))
-        raise typer.Exit(BAD_INPUT) from None
+        except KeyboardInterrupt:
+            _tell_interrupted(reporter)
+        except BrokenPipeError:
+            leave_unread()
+            raise typer.Exit(UNREAD) from None
+        except Exception as error:
+            if _about_input(error):
+                _tell_problem(reporter, error)
+            if interrupted():  # other people's code broke on it, and raised something else
+                _tell_interrupted(reporter)
+            raise
+
+
+def _tell_interrupted(reporter: Reporter) -> NoReturn:
+    reporter.error(f"Interrupted; {_done(reporter) or 'nothing was written'}.")
+    raise typer.Exit(INTERRUPTED) from None
+
+
+def _tell_problem(reporter: Reporter, error: Exception) -> NoReturn:
+    done = _done(reporter)
+    reporter.error(_explained(error) + (f" Until then {done}." if done else ""))
+    raise typer.Exit(BAD_INPUT) from None
 
 
 def _done(reporter: Reporter) -> str:
@@ -103,8 +117,8 @@ def _done(reporter: Reporter) -> str:
 
 
 def leave_unread() -> None:
-    """Let Python flush what nobody reads without a complaint."""
-    sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
+    """Let Python flush what nobody reads, or nothing can hold, without a complaint."""
+    sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
 
 
 def _about_input(error: Exception) -> bool:
@@ -165,6 +179,30 @@ def _warnings_noted(reporter: Reporter) -> Iterator[None]:
         warnings.simplefilter("always")
         warnings.showwarning = note
         yield
+
+
+@contextmanager
+def _signals_seen() -> Iterator[Callable[[], bool]]:
+    """Tell whether Ctrl-C was pressed, whatever became of the exception that it raised."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    receiver, sender = socket.socketpair()
+    with receiver, sender:
+        receiver.setblocking(False)
+        sender.setblocking(False)
+
+        def seen() -> bool:
+            try:
+                return signal.SIGINT in receiver.recv(4096)
+            except BlockingIOError:
+                return False
+
+        before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+        try:
+            yield seen
+        finally:
+            signal.set_wakeup_fd(before)
 
 
 @contextmanager

@@ -83,6 +83,8 @@ def report(
             )
 
         def show(console: Console) -> None:
-            console.print(f"Report  {output}", soft_wrap=True)
+            from ibp.cli.summary import print_path
+
+            print_path(console, "Report", output)
 
         reporter.result({"report": output}, show, output)

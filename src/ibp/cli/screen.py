@@ -137,11 +137,7 @@ class TerminalReporter(Reporter):
         if self._held_out is not None:
             cells["held out"] = f"{self._held_out:.4f}"
         cells["time"] = duration(seconds)
-        numbers = Table.grid(padding=(0, 3, 0, 0))
-        for _ in cells:
-            numbers.add_column(justify="right", no_wrap=True)
-        numbers.add_row(*cells, style="dim")
-        numbers.add_row(*cells.values(), style="bold")
+        numbers = self._numbers(cells)
         lines: list[RenderableType] = [Padding(numbers, (0, 0, 0, 2))]
         if len(self._evidence) > 1:
             width = max(8, min(self._console.width - 4, 48))
@@ -149,6 +145,19 @@ class TerminalReporter(Reporter):
         if sweep.time_limit is not None:
             lines.append(_time_left(seconds, sweep.time_limit))
         return lines
+
+    def _numbers(self, cells: dict[str, str]) -> Table:
+        """Names above their numbers, or beside them where that is too wide."""
+        numbers = Table.grid(padding=(0, 3, 0, 0))
+        if sum(max(len(name), len(cell)) + 3 for name, cell in cells.items()) > self._console.width:
+            for name, cell in cells.items():
+                numbers.add_row(Text(name, style="dim"), Text(cell, style="bold"))
+            return numbers
+        for _ in cells:
+            numbers.add_column(justify="right", no_wrap=True)
+        numbers.add_row(*cells, style="dim")
+        numbers.add_row(*cells.values(), style="bold")
+        return numbers
 
     def _comparison_lines(self) -> list[RenderableType]:
         running = next(reversed(self._compared.values()))

@@ -93,17 +93,18 @@ def simulate(
         reporter.wrote(output)
         if truth is not None:
             _write_truth(truth, draw, force)
+            reporter.wrote(truth)
         n_columns, n_features = draw.factors.shape[1], draw.factors.shape[0]
 
         def show(console: Console) -> None:
+            from ibp.cli.summary import print_path, quoted, show_next_steps
+
             console.print(f"{rows:,} rows, {n_columns:,} columns, {n_features} true features")
             console.print()
-            console.print(f"Data   {output}", soft_wrap=True)
+            print_path(console, "Data", output)
             if truth is not None:
-                console.print(f"Truth  {truth}", soft_wrap=True)
+                print_path(console, "Truth", truth)
             console.print()
-            from ibp.cli.summary import quoted, show_next_steps
-
             image = "" if shape is None else f" --image-shape {shape[0]}x{shape[1]}"
             show_next_steps(
                 console, {f"ibp fit {quoted(output)}{image}": "find them from the data alone"}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ibp.cli.words import duration, listed, number, plural
+from ibp.cli.words import duration, listed, number, plural, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -241,6 +241,11 @@ def print_facts(console: Console, facts: dict[str, str]) -> None:
         )
 
 
+def print_path(console: Console, what: str, path: Path) -> None:
+    """Where a file is."""
+    console.print(f"{what:<6}  {printable(str(path))}", soft_wrap=True)
+
+
 def show_next_steps(console: Console, steps: dict[str, str]) -> None:
     """Commands to go on with, and why."""
     from rich.text import Text
@@ -251,8 +256,9 @@ def show_next_steps(console: Console, steps: dict[str, str]) -> None:
         console.print(Text(f"    {command}"), soft_wrap=True)
 
 
-def quoted(path: Path) -> str:
-    """A path as it is typed in a shell."""
+def quoted(path: Path | str) -> str:
+    """A path, or another argument, as it is typed in a shell."""
     import shlex
 
-    return str(path) if sys.platform == "win32" else shlex.quote(str(path))
+    text = printable(str(path))
+    return text if sys.platform == "win32" else shlex.quote(text)

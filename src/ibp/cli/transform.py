@@ -18,7 +18,7 @@ from ibp.cli.data import (
     read_data,
 )
 from ibp.cli.problems import Refused, session
-from ibp.cli.words import plural
+from ibp.cli.words import plural, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,7 +93,7 @@ def transform(
             codes = fitted.transform(table.values)
         write_codes(output, codes, **names, force=force)
         reporter.wrote(output)
-        written = {"features": output}
+        written = {"codes": output}
         if confidence is not None:
             write_codes(confidence, fitted.confidence(table.values), **names, force=force)
             reporter.wrote(confidence)
@@ -101,6 +101,7 @@ def transform(
         if impute is not None:
             filled = replace(table, values=fitted.impute(table.values))
             write_table(impute, filled, force=force)
+            reporter.wrote(impute)
             written["imputed"] = impute
         per_row = None if fitted.real_codes else float((codes > 0.5).sum(axis=1).mean())
 
@@ -111,7 +112,7 @@ def transform(
             )
             console.print()
             for what, path in written.items():
-                console.print(f"  {what:<10}  {path}", soft_wrap=True)
+                console.print(f"  {what:<10}  {printable(str(path))}", soft_wrap=True)
 
-        sizes = {"rows": codes.shape[0], "n_features": codes.shape[1], "features_per_row": per_row}
+        sizes = {"rows": codes.shape[0], "features": codes.shape[1], "features_per_row": per_row}
         reporter.result(written | sizes, show, output)

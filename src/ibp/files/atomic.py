@@ -55,6 +55,10 @@ def atomic(path: str | PathLike[str], *, force: bool = False) -> Iterator[Binary
             temporary.replace(target)
         else:
             _take_free_name(temporary, target)
+    except OSError as error:
+        if error.errno is not None and error.filename in (None, str(temporary)):
+            error.filename = str(path)  # the name that people know
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

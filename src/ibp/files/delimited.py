@@ -13,7 +13,7 @@ import itertools
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -55,6 +55,7 @@ class Layout:
     yes_no: frozenset[int]  # those of them that hold TRUE and FALSE
     header_lines: int
     line_length: int  # on average, of those that were looked at
+    aligned: bool = False  # with as many spaces between cells as look well
 
     @property
     def block_size(self) -> int:
@@ -71,13 +72,18 @@ def read(path: Path, options: Options) -> Table:
     options.refuse(path.name, "key")
     try:
         layout = _detect(path, options)
-        quick = _read_quickly(path, layout) if _has_room_for_arrow(path, layout) else None
+        quick = None
+        if _has_room_for_arrow(path, layout) and not layout.aligned:
+            quick = _read_quickly(path, layout)
         values, row_names = quick or _read_slowly(path, layout)
     except UnicodeDecodeError as error:
         raise _not_utf8(path, error) from error
     names = layout.names
     kept_names = None if names is None else [names[j] for j in layout.kept]
-    return Table(values, row_names, kept_names, None, path.name)
+    names_from = None
+    if options.index is None and names is not None and layout.index is not None:
+        names_from = names[layout.index] or None  # a column without a name is no surprise
+    return Table(values, row_names, kept_names, None, path.name, names_from)
 
 
 # Detection
@@ -90,7 +96,8 @@ def _detect(path: Path, options: Options) -> Layout:
     if not any(line.strip() for line in lines):
         raise DataFileError(f"{source} is empty; give a file that holds data.")
     delimiter, decimal = _dialect(path, lines)
-    reader = csv.reader(lines, delimiter=delimiter)
+    aligned = delimiter == " " and _is_aligned(lines)
+    reader = csv.reader(_unaligned(lines) if aligned else lines, delimiter=delimiter)
     first = _next_row(reader, source)
     header_lines = reader.line_num
     body = _sample(reader)
@@ -115,7 +122,9 @@ def _detect(path: Path, options: Options) -> Layout:
     kept = [j for j in kept if j != index]
     yes_no = frozenset(j for j in kept if _is_yes_no(columns[j]))
     length = -(-sum(map(len, lines)) // len(lines))
-    return Layout(delimiter, decimal, n_cells, names, index, kept, yes_no, header_lines, length)
+    return Layout(
+        delimiter, decimal, n_cells, names, index, kept, yes_no, header_lines, length, aligned
+    )
 
 
 def _first_lines(path: Path) -> list[str]:
@@ -154,6 +163,21 @@ def _dialect(path: Path, lines: list[str]) -> tuple[str, str]:
         return _usual_width(rows) > 1, fitting / max(1, len(cells))
 
     return max(candidates, key=fit)  # the first of the best
+
+
+def _is_aligned(lines: Sequence[str]) -> bool:
+    """Whether spaces in a row part two cells, as in columns lined up for the eye."""
+    if any('"' in line for line in lines):
+        return False
+    first, *others = [len(line.split()) for line in lines if line.strip()]
+    # Where cells are empty, two spaces in a row, lines differ in the number of their words.
+    even = len({*others}) <= 1 and first in (others[0], others[0] - 1) if others else True
+    return even and any(line.rstrip("\r\n") != " ".join(line.split()) for line in lines)
+
+
+def _unaligned(lines: Iterable[str]) -> Iterator[str]:
+    """Lines with one space between their cells, and none around them."""
+    return (" ".join(line.split()) + "\n" for line in lines)
 
 
 def _sample(reader: Any) -> list[list[str]]:
@@ -273,7 +297,7 @@ def _read_quickly(path: Path, layout: Layout) -> tuple[Any, list[str] | None] | 
                 decimal_point=layout.decimal,
             ),
         )
-    except (pa.ArrowInvalid, OSError):
+    except (pa.ArrowInvalid, OSError, UnicodeEncodeError):  # the last: a name that is no text
         return None
     values = new_matrix(parsed.num_rows, len(layout.kept), np.float64, path.name)
     start = 0
@@ -346,7 +370,8 @@ def _rows(path: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:
     with _open_text(path) as file:
         for _ in range(layout.header_lines):
             next(file)
-        reader = csv.reader(file, delimiter=layout.delimiter)
+        lines = _unaligned(file) if layout.aligned else file
+        reader = csv.reader(lines, delimiter=layout.delimiter)
         while True:
             line = layout.header_lines + reader.line_num + 1
             try:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ibp.files.checks import ARROW_ROOM, float_type, has_room, new_matrix
-from ibp.files.errors import DataFileError, damaged, quoted
+from ibp.files.errors import SMALLER, DataFileError, damaged, in_bytes, quoted
 from ibp.files.options import Options, find_index, kept_columns
 from ibp.files.table import Table
 
@@ -19,8 +19,12 @@ def read(path: Path, options: Options) -> Table:
     from pyarrow import parquet
 
     options.refuse(path.name, "header", "key")
-    if not has_room(4 * path.stat().st_size + ARROW_ROOM):
-        raise MemoryError
+    n_bytes = 4 * path.stat().st_size + ARROW_ROOM
+    if not has_room(n_bytes):
+        raise DataFileError(
+            f"{path.name} cannot be read in this memory: a .parquet file of its size may take "
+            f"{in_bytes(n_bytes)}; {SMALLER}."
+        )
     try:
         with parquet.ParquetFile(path) as file:
             return _read(file, options, path.name)

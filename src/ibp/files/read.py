@@ -154,6 +154,8 @@ def _too_large(path: Path) -> DataFileError:
 
 def _missing(path: Path) -> DataFileError:
     """The sentence for a file that is not there."""
+    if path.is_symlink():
+        return DataFileError(f"{path} is a link that leads to no file; give the file itself.")
     folder = path.parent
     if not folder.is_dir():
         return DataFileError(f"{path} does not exist: there is no folder {folder}.")

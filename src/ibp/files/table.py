@@ -21,6 +21,9 @@ class Table:
         Height and width, where each row is an image.
     source : str
         The name of the file, for people.
+    names_from : str or None
+        The column that was taken for the names of the rows because it holds text, if nobody asked
+        for that.
     """
 
     values: Any
@@ -28,6 +31,7 @@ class Table:
     column_names: list[str] | None = None
     image_shape: tuple[int, int] | None = None
     source: str = ""
+    names_from: str | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
