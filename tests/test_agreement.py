@@ -23,8 +23,10 @@ matrices = arrays(
 
 
 def cosine(a, b):
-    lengths = np.linalg.norm(a) * np.linalg.norm(b)
-    return a @ b / lengths if lengths > 1e-150 else 0.0
+    if not a.any() or not b.any():
+        return 0.0
+    a, b = a / np.abs(a).max(), b / np.abs(b).max()  # squares of tiny numbers would vanish
+    return a @ b / (np.linalg.norm(a) * np.linalg.norm(b))
 
 
 @given(matrices, matrices)
@@ -110,6 +112,28 @@ def test_a_restart_that_did_not_run_is_not_there(data):
     model = MEIBP(n_init=5, random_state=0, callbacks=lambda progress: True).fit(data)
     assert model.restart_evidence_.shape == (1,)
     assert model.ending_ == "callback"
+
+
+@pytest.mark.parametrize("scale", [1e-60, 1e60])
+def test_restarts_are_matched_whatever_the_unit(data, scale):
+    model = MEIBP(4, n_init=2, random_state=0).fit(data * scale)
+    assert (model.restart_similarity_ > 0.99).all()
+
+
+def test_a_restart_that_was_cut_short_is_not_there_unless_it_is_the_best(data):
+    settings = {"n_init": 3, "init": "random", "random_state": 0}
+    model = MEIBP(4, **settings, callbacks=lambda progress: progress.restart == 2).fit(data)
+    assert model.restart_evidence_.tolist() == [model.evidence_]
+    assert model.ending_ == "converged"
+
+    def early(progress):
+        return progress.restart == 2 and progress.iteration == 3
+
+    better = MEIBP(4, **settings, max_iter=3, tol=0, callbacks=early)
+    better.fit(data)
+    kept = better.restart_kept_
+    assert better.restart_evidence_[kept] == max(better.restart_evidence_)
+    assert len(better.restart_evidence_) == (2 if kept == 1 else 1)
 
 
 def test_files_hold_restarts_and_notes(data, tmp_path):

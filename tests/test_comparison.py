@@ -222,6 +222,14 @@ def test_what_cannot_be_compared(blocks, monkeypatch):
     hidden = held_out_block(100, 36, 1, rows="random")
     with pytest.raises(ValueError, match="All entries that would be hidden are missing"):
         compare(np.where(hidden, np.nan, blocks), ["bnmf"], random_state=1)
+    with pytest.raises(ValueError, match="n_restarts == 0, must be >= 1"):
+        compare(blocks, ["bnmf"], n_restarts=0)
+    with pytest.raises(ValueError, match="time_limit"):
+        compare(blocks, ["bnmf"], time_limit=-1)
+    with pytest.raises(ValueError, match="time_limit must be a number"):
+        compare(blocks, ["bnmf"], time_limit=np.nan)
+    with pytest.raises(TypeError, match="random_state must be an instance"):
+        compare(blocks, ["bnmf"], random_state=None)
     monkeypatch.setattr("ibp.comparison.MOST_ENTRIES", 100)
     with pytest.raises(ValueError, match="100 x 36 entries, too many"):
         compare(sparse.csr_array(blocks), ["bnmf"])
@@ -234,3 +242,26 @@ def test_a_method_that_refuses_is_named_with_its_reason(blocks):
     assert set(result.skipped) == {"bnmf", "f-vibp"}
     assert "column" in result.skipped["bnmf"].lower()
     assert result.fits == [] and result.ranking() == []
+
+
+def test_rows_that_are_alike_at_first_are_no_obstacle():
+    data = make_block_images(60, noise_std=0.3, random_state=0).data
+    data = np.vstack([np.zeros((200, 36)), data])
+    result = compare(data, "bnmf", n_components=2, time_limit=10)
+    assert not result.skipped and result.ranking()[0].label == "bnmf"
+
+
+def test_no_column_is_hidden_as_a_whole():
+    data = make_block_images(60, noise_std=0.3, random_state=0).data
+    data[1:, :30] = np.nan  # thirty columns have one entry each
+    for seed in range(5):
+        seen = HeldOut.of(data, seed, rows="random").training
+        assert not np.isnan(seen).all(axis=0).any()
+
+
+def test_trouble_of_the_callers_own_is_not_the_methods(blocks):
+    def fail(progress):
+        raise ValueError("the disk is full")
+
+    with pytest.raises(ValueError, match="the disk is full"):
+        compare(blocks, ["bnmf"], n_components=2, on_progress=fail)

@@ -89,14 +89,22 @@ def run_command(line: str, folder: Path) -> str:
 
 
 def alike(shown: str, printed: str) -> bool:
-    """Whether a word of the output is the one shown: numbers to a fifth, ``...`` anything."""
+    """Whether a word of the output is the one shown; ``...`` is anything.
+
+    Small whole numbers must be the same, others may differ by a fifth, as they do between machines.
+    """
     if shown == "..." or shown == printed:
         return True
     if NUMBER.sub("0", shown) != NUMBER.sub("0", printed):
         return False
     pairs = zip(NUMBER.findall(shown), NUMBER.findall(printed), strict=True)
-    numbers = [[float(n.replace(",", "").rstrip("%")) for n in pair] for pair in pairs]
-    return all(abs(a - b) <= 0.02 + 0.2 * abs(a) for a, b in numbers)
+    return all(close(*pair) for pair in pairs)
+
+
+def close(shown: str, printed: str) -> bool:
+    a, b = (float(number.replace(",", "").rstrip("%")) for number in (shown, printed))
+    exact = re.fullmatch(r"[-+]?\d", shown) is not None
+    return a == b if exact else abs(a - b) <= 0.02 + 0.2 * abs(a)
 
 
 def check_output(shown: str, printed: str) -> None:
@@ -146,6 +154,14 @@ def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
             raise AssertionError(f"line {block.line}: {block.tag!r} is no language of ours")
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_block_hides_from_the_tests(page):
+    """Blocks that are indented, or fenced in another way, would be shown and not run."""
+    text = page.read_text(encoding="utf-8")
+    assert not re.search(r"^[\s>*-]*(`{3}|~{3})", BLOCK.sub("", text), re.M)
+    assert not re.search(r"\{(code|code-block|code-cell|doctest|literalinclude)\}", text)
+
+
 def test_the_exceptions_are_needed():
     shown = {COMMENT.sub("", c) for page in PAGES for b in blocks_of(page) for c in commands_of(b)}
     assert set(NOT_RUN) <= shown
@@ -161,6 +177,7 @@ def test_output_is_compared():
     check_output("K = 52, 90%\n...\nend", "K = 50, 88%\nmore\nand more\nend\n")
     for shown, printed in [
         ("K = 52", "K = 30"),
+        ("K = 5", "K = 4"),
         ("K = 52", "L = 52"),
         ("a", "a\nb"),
         ("a\nb", "a"),

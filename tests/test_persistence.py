@@ -616,7 +616,7 @@ def test_the_second_version_knew_nothing_of_restarts(saved, tmp_path):
 
     path = rewrite(saved, tmp_path, change_header=change_header, change_arrays=change_arrays)
     loaded = ibp.load(path)
-    assert loaded.ending_ == "converged" if loaded.converged_ else "max_iter"
+    assert loaded.ending_ == ("converged" if loaded.converged_ else "max_iter")
     assert loaded.notes_ == {} and loaded.restart_kept_ == 0
     assert loaded.restart_evidence_.tolist() == [loaded.evidence_]
     assert loaded.restart_n_components_.tolist() == [loaded.n_components_]
@@ -630,6 +630,31 @@ def test_the_kept_restart_is_one_of_them(saved, tmp_path, kept):
     path = rewrite(saved, tmp_path, change_header=lambda h: h["scalars"].update(restart_kept_=kept))
     with pytest.raises(ModelFileError, match=rf"restart_kept_ is {kept} of 1 restarts"):
         ibp.load(path)
+
+
+def test_an_older_file_that_claims_much_takes_no_memory(saved, tmp_path):
+    def change_header(header):
+        header["version"] = 2
+        header["scalars"]["n_components_"] = 10**11
+
+    path = rewrite(saved, tmp_path, change_header=change_header)
+    with pytest.raises(ModelFileError, match=r"components_ is float64 of shape"):
+        ibp.load(path)
+
+
+def test_an_ending_is_one_that_there_is(saved, tmp_path):
+    change = {"ending_": "<script>"}
+    path = rewrite(saved, tmp_path, change_header=lambda h: h["scalars"].update(change))
+    with pytest.raises(ModelFileError, match="ending_ is '<script>'"):
+        ibp.load(path)
+
+
+def test_notes_that_could_not_be_read_are_not_written(tmp_path):
+    model = MEIBP(2, max_iter=1, tol=0).fit(make_data())
+    model.notes_ = ["a", "list"]
+    with pytest.raises(ValueError, match="must be a dictionary"):
+        model.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
 
 
 def test_newer_version_may_have_another_layout(saved, tmp_path):

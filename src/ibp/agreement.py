@@ -41,7 +41,7 @@ def match_features(
     >>> index.tolist(), similarity.tolist()
     ([1, 0], [1.0, 1.0])
     """
-    mine, theirs = (_unit_rows(np.asarray(rows, dtype=float)) for rows in (components, others))
+    mine, theirs = (unit_rows(np.asarray(rows, dtype=float)) for rows in (components, others))
     if mine.ndim != 2 or theirs.ndim != 2 or mine.shape[1] != theirs.shape[1]:
         raise ValueError(
             "components and others must be matrices with as many columns; they have the shapes "
@@ -56,7 +56,7 @@ def match_features(
     return index, similarity
 
 
-def _unit_rows(rows: FloatArray) -> FloatArray:
+def unit_rows(rows: FloatArray) -> FloatArray:
     """Rows of length one; a row of zeros, which is like nothing, stays as it is."""
     largest = np.max(np.abs(rows), axis=-1, keepdims=True, initial=0.0)
     scaled = rows / np.where(largest > 0, largest, 1.0)  # squares of the entries could overflow

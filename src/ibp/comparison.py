@@ -11,13 +11,16 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_array
 
 from ibp.evaluate import HeldOut
@@ -306,7 +309,7 @@ def compare(
     X : array-like or sparse matrix of shape (n_samples, n_features)
         Data; NaN where missing. A sparse matrix is made dense, as hidden entries are not zeros.
     methods : sequence of str
-        Labels of `ibp.METHODS`.
+        Labels of `ibp.METHODS`; or one of them.
     n_components : int, default=None
         The number of features, or its limit, for every method. None: those that cannot do without
         are given what ``"meibp-default"`` finds in what is not hidden.
@@ -314,7 +317,8 @@ def compare(
         Fits of each method, with different seeds.
     time_limit : float, default=60.0
         Seconds for all together. What is left is shared equally among the fits that are left;
-        compilation on a first run counts, but not in the seconds of a fit.
+        scoring, and compilation on a first run, take their part of it, but do not count in the
+        seconds of a fit.
     fraction : float, default=0.2
         Of the columns, hidden in a random half of the rows.
     random_state : int, default=0
@@ -337,11 +341,20 @@ def compare(
     >>> [row.label for row in result.ranking()]
     ['meibp-default', 'bnmf']
     """
+    methods = [methods] if isinstance(methods, str) else methods
     for label in methods:
         if label not in METHODS:
             raise ValueError(f"There is no method {label!r}; choose among {', '.join(METHODS)}.")
     if len(methods) == 0:
         raise ValueError(f"There is nothing to compare: choose among {', '.join(METHODS)}.")
+    for name, value, least in (
+        ("n_restarts", n_restarts, 1),
+        ("time_limit", time_limit, 0),
+        ("random_state", random_state, 0),
+    ):
+        check_scalar(value, name, Real if name == "time_limit" else Integral, min_val=least)
+    if np.isnan(time_limit):
+        raise ValueError("time_limit must be a number of seconds; it is nan.")
     started = time.perf_counter()
     data = _dense(X)
     n_samples, n_features = data.shape
@@ -364,7 +377,8 @@ def compare(
         """Seconds for the next of so many fits."""
         return max(0.0, time_limit - (time.perf_counter() - started)) / n_fits
 
-    def fit_one(label: str, seed: int, done: int) -> ComparedFit:
+    def fit_one(record: ComparedFit, done: int) -> None:
+        label, seed = record.label, record.seed
         known = n_components if label == "meibp-default" else result.n_components
         model = METHODS[label](known, random_state=seed, n_jobs=n_jobs)
         if seed == random_state:
@@ -387,11 +401,11 @@ def compare(
                     )
                 )
 
-        return fit_scored(
+        fit_scored(
             model.set_params(time_limit=limit),
             held_out,
             result.noise_std,
-            ComparedFit(label, seed),
+            record,
             shift=zero_minimum_shift(model, held_out.training),
             told=told,
         )
@@ -403,12 +417,16 @@ def compare(
         for done, (label, seed) in enumerate(planned):
             if label in result.skipped:
                 continue
+            record = ComparedFit(label, seed)
             try:
-                result.fits.append(fit_one(label, seed, done))
+                fit_one(record, done)
             except ValueError as error:
+                if record.sweeps:  # it took the data: something else went wrong
+                    raise
                 result.skipped[label] = str(error)
                 continue
-            if result.fits[-1].ending == "interrupted":
+            result.fits.append(record)
+            if record.ending == "interrupted":
                 raise KeyboardInterrupt
     except KeyboardInterrupt:
         if not result.fits:
@@ -448,13 +466,13 @@ def _find_n_components(held_out: HeldOut, limit: float, seed: int, n_jobs: int |
 def _warm_up(model: Any, held_out: HeldOut) -> None:
     """Fit a few rows, so that what is timed later has been compiled."""
     hidden_rows = held_out.hidden.any(axis=1)
-    rows = np.concatenate(
-        [np.flatnonzero(hidden_rows == side)[: WARM_UP_ROWS // 2] for side in (False, True)]
-    )
-    X = held_out.training[rows]
+    sides = [np.flatnonzero(hidden_rows == side) for side in (False, True)]
+    rows = [side[:: max(1, 2 * side.size // WARM_UP_ROWS)][: WARM_UP_ROWS // 2] for side in sides]
+    X = held_out.training[np.concatenate(rows)]
     X = X[:, ~np.isnan(X).all(axis=0)]
     model.set_params(max_iter=WARM_UP_SWEEPS)
-    _fit_quietly(model, X + zero_minimum_shift(model, X))
+    with suppress(ValueError):  # a few rows may be too little to fit, where all are not
+        _fit_quietly(model, X + zero_minimum_shift(model, X))
 
 
 def _fit_quietly(model: Any, X: npt.NDArray[np.floating]) -> Any:

@@ -54,7 +54,7 @@ class HeldOut:
         fraction: float = 0.2,
         rows: Literal["last", "random"] = "last",
     ) -> HeldOut:
-        """Hide a `held_out_block`.
+        """Hide a `held_out_block`, less columns of which nothing would be left to fit.
 
         Parameters
         ----------
@@ -70,6 +70,7 @@ class HeldOut:
         """
         n_samples, n_features = data.shape
         hidden = held_out_block(n_samples, n_features, random_state, fraction=fraction, rows=rows)
+        hidden &= (~hidden & ~np.isnan(data)).any(axis=0)  # of every column something is left
         held_out = cls(data, hidden)
         if held_out.n_hidden == 0:
             raise ValueError("All entries that would be hidden are missing: X is missing too much.")

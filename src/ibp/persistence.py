@@ -13,7 +13,7 @@ import zipfile
 from importlib import metadata
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -46,6 +46,8 @@ def save_model(
     model: Any, path: str | PathLike[str], *, assignments: bool, overwrite: bool
 ) -> None:
     """Write a fitted model, all or nothing."""
+    if not isinstance(model.notes_, dict):
+        raise ValueError(f"notes_ must be a dictionary; it is {model.notes_!r}.")
     header: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -145,6 +147,8 @@ def _check_header(header: Any, path: Path) -> None:
 
 def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
     module = importlib.import_module(ESTIMATORS[header["class"]])
+    from ibp.loop import Ending  # loaded with any estimator
+
     estimator_class = getattr(module, header["class"])
     if header["version"] < 3:
         _complete_older(header, arrays)
@@ -153,7 +157,7 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
     if header["version"] == 1:  # which knew no intercept
         parameters["fit_intercept"] = False
         header["evidence_parts"].setdefault("intercept", 0.0)
-        arrays["intercept_"] = np.zeros(header["scalars"]["n_features_in_"])
+        arrays["intercept_"] = np.zeros(arrays["components_"].shape[1])
     model = estimator_class(**parameters)
     model._validate_params()
     for name, kind in _declared(model, "values").items():
@@ -164,6 +168,8 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
         "N": model.n_samples_fit_,
         "R": arrays["restart_evidence_"].size,
     }
+    if model.ending_ not in get_args(Ending):
+        raise ValueError(f"ending_ is {model.ending_!r}")
     if not 0 <= model.restart_kept_ < sizes["R"]:
         raise ValueError(f"restart_kept_ is {model.restart_kept_} of {sizes['R']} restarts")
     rows = {name: what for name, what in _declared(model, "rows").items() if name in arrays}
@@ -206,7 +212,8 @@ def _complete_older(header: dict[str, Any], arrays: dict[str, Any]) -> None:
     scalars |= {"ending_": "converged" if scalars["converged_"] else "max_iter", "restart_kept_": 0}
     arrays["restart_evidence_"] = np.array([scalars["evidence_"]], dtype=np.float64)
     arrays["restart_n_components_"] = np.array([scalars["n_components_"]], dtype=np.int64)
-    arrays["restart_similarity_"] = np.ones((1, scalars["n_components_"]))
+    # As many as there are, not as the header says, which may claim more than memory holds.
+    arrays["restart_similarity_"] = np.ones((1, len(arrays["components_"])))
     header["notes"] = {}
 
 

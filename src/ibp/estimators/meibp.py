@@ -131,9 +131,10 @@ default="exact"
         Whether a stopping rule ended the fit.
     ending_ : str
         What ended it: ``"converged"``, ``"max_iter"``, ``"time_limit"``, ``"callback"`` or
-        ``"interrupted"``.
+        ``"interrupted"``. Of several starts that of the one kept, unless Ctrl-C ended the fit.
     restart_evidence_, restart_n_components_ : ndarray of shape (n_restarts,)
-        What each of the starts that ran (see `n_init`) ended with.
+        What each of the starts that ran (see `n_init`) ended with. One that was cut short is not
+        among them, unless it is the one kept.
     restart_kept_ : int
         Which of them this model is.
     restart_similarity_ : ndarray of shape (n_restarts, n_components_)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ibp.agreement import match_features
+from ibp.agreement import match_features, unit_rows
 from ibp.loop import Observer, Progress, Run
 
 try:  # scikit-learn 1.9 and later; experimental there
@@ -26,7 +26,7 @@ class Restarts(Observer):
     evidence : list of float
         Of each restart.
     components : list of ndarray of shape (n_components, n_features)
-        Of each restart.
+        Of each restart, scaled to length one.
     """
 
     def __init__(self, fitted_from: Any) -> None:
@@ -35,9 +35,14 @@ class Restarts(Observer):
         self.components: list[npt.NDArray[np.floating]] = []
 
     def restart_ended(self, run: Run[Any]) -> None:
-        """Keep what is needed of it."""
+        """Keep what is needed of it; of one that was cut short only if it is the best."""
+        cut_short = run.ending not in ("converged", "max_iter")
+        if cut_short and self.evidence and not run.evidence > max(self.evidence):
+            return  # that its features differ would say nothing
         self.evidence.append(float(run.evidence))
-        self.components.append(self.fitted_from(run).components_.astype(np.float32))
+        # Scaled before they lose digits: components may lie outside the range of float32.
+        components = unit_rows(self.fitted_from(run).components_)
+        self.components.append(components.astype(np.float32))
 
     @property
     def kept(self) -> int:
