@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import builtins
+import io
 import warnings
+from itertools import pairwise
 from types import SimpleNamespace
 
 import matplotlib
@@ -22,6 +24,8 @@ from sklearn.exceptions import NotFittedError
 import ibp
 from ibp import MEIBP, plots
 from ibp.comparison import ComparedFit, Comparison, compare
+from ibp.plots.decomposition import Decomposition, Term
+from ibp.plots.reconstruction_strip import draw_strip
 from test_contract import BINARY, NAMES, SAMPLERS, estimator
 from test_import import LOADED, run_python
 
@@ -161,6 +165,40 @@ def test_names_that_are_given_win_over_a_noted_shape(ax):
     plots.features(model, feature_names=[f"name {j}" for j in range(12)], ax=ax)
     assert len(ax.images) == 0
     assert "name 11" in texts(ax)
+
+
+@pytest.mark.parametrize("noted", [["a"], "x", 5, [5, 5], [10**400, 1]])
+def test_a_noted_shape_that_makes_no_sense_is_left_aside(noted, ax):
+    model = MEIBP(random_state=0).fit(make_data())
+    model.notes_ = {"image_shape": noted}
+    plots.features(model, ax=ax)
+    assert len(ax.images) == 0 and "column 0" in texts(ax)
+
+
+@pytest.mark.parametrize("picture", [plots.features, plots.reconstruction])
+def test_names_that_no_font_has_can_be_drawn(picture, ax):
+    X = make_data()
+    model = MEIBP(random_state=0).fit(X)
+    names = ["\ud800", "nul\x00", "a\nb", "x" * 10_000, *"cdefghij"]
+    given = () if picture is plots.features else (X, 0)
+    picture(model, *given, feature_names=names, ax=ax)
+    ax.get_figure().savefig(io.BytesIO())
+    assert all(len(text) < 30 for text in texts(ax))
+
+
+@pytest.mark.parametrize("shape", [(12, 1), (1, 12)])
+def test_long_pictures_are_squeezed(model, shape, ax):
+    plots.features(model, image_shape=shape, ax=ax)
+    left, right, bottom, top = ax.images[0].get_extent()
+    assert abs(bottom - top) / (right - left) == pytest.approx(4.0 if shape[1] == 1 else 0.25)
+
+
+def test_pictures_of_a_row_are_not_wider_than_a_page():
+    part = Term("feature", np.ones(12))
+    row = Decomposition(np.ones(12), np.ones(12), np.zeros(12), [part] * 8)
+    axes = draw_strip(row, SHAPE, None)
+    assert len(axes.images) == 10
+    assert axes.get_figure().get_figwidth() < 8
 
 
 def test_bars_of_signed_factors_point_both_ways(models, ax):
@@ -478,6 +516,34 @@ def test_methods_can_be_told_apart(ax):
 def test_comparison_of_nothing(ax):
     plots.comparison(comparison_of(), ax=ax)
     assert texts(ax) == ["No method was scored."]
+
+
+def fit_scored_at(seconds, scores):
+    sweeps = list(range(1, len(seconds) + 1))
+    return ComparedFit("meibp", 0, "converged", len(sweeps), 3, sweeps, seconds, scores, scores)
+
+
+@pytest.mark.parametrize("last", [2.4, 8.0, 40.0, 2000.0])
+def test_times_of_a_comparison_can_be_read(ax, last):
+    plots.comparison(comparison_of([fit_scored_at([2.1, last], [-2.0, -1.0])]), ax=ax)
+    figure = ax.get_figure()
+    figure.draw_without_rendering()
+    low, high = ax.get_xlim()
+    ticks = zip(ax.get_xticks(), ax.get_xticklabels(), strict=True)
+    labels = [label for tick, label in ticks if low <= tick <= high]
+    assert 2 <= len(labels) <= 6
+    assert not any(label.get_text() for label in ax.get_xticklabels(minor=True))
+    boxes = [label.get_window_extent() for label in labels]
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+    assert ax.get_ylim()[0] < -1.8  # of a single fit the way is shown
+
+
+def test_scores_that_are_no_numbers_leave_gaps(ax):
+    nan = float("nan")
+    broken = ComparedFit("bnmf", 0, "converged", 1, 3, [1], [0.2], [nan], [nan])
+    plots.comparison(comparison_of([fit_scored_at([0.1, 0.4], [-1.0, nan]), broken]), ax=ax)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["meibp"]
+    assert np.isfinite(ax.get_ylim()).all()
 
 
 def test_comparison_of_real_fits(ax):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import warnings
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -288,6 +289,83 @@ def test_notes_of_any_kind_do_no_harm():
     assert "numpy" in notes.versions
 
 
+@pytest.mark.parametrize(
+    "notes",
+    [
+        ["not", "a", "dictionary"],
+        {"seconds": 10**400, "held_out": {"score": 10**400}},
+        {"seconds": -1.0, "held_out": {"score": -1.0, "n_entries": -4, "fraction": 1e300}},
+        {"seconds": 1e300, "fitted_at": "x" * 10**6, "versions": {"a": {"b": [1] * 10**5}}},
+        {
+            "fitted_at": "\ud800",
+            "versions": {"\ud800": "\udc00"} | {str(i): "1" for i in range(99)},
+        },
+    ],
+)
+def test_notes_of_a_hostile_file_are_left_aside_or_cut_short(fitted, notes):
+    model, X = fitted
+    model = copy(model)
+    model.notes_ = notes
+    read = gather(model, X).notes
+    assert read.seconds is None
+    if read.held_out is not None:
+        assert read.held_out.n_entries is None and read.held_out.fraction is None
+    assert len(read.versions) <= 20
+    shown = [read.fitted_at or "", *read.versions, *read.versions.values()]
+    assert all(len(text.encode("utf-8")) <= 400 for text in shown)
+
+
+@pytest.mark.parametrize("offset", [2.1, 1e6])
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_spreads_survive_a_large_mean_and_are_nothing_of_constant_columns(
+    monkeypatch, offset, kind
+):
+    X = np.column_stack([make_data(), np.full(60, 0.1), np.full(60, 3e6)])
+    X[:, :9] += offset
+    model = ibp.BNMF(2, random_state=0, max_iter=5, n_jobs=1).fit(X)
+    monkeypatch.setattr(reading, "BLOCK_ENTRIES", 7 * X.shape[1])
+    measured = gather(model, kind(X)).measured
+    np.testing.assert_allclose(measured.column_spreads[:9], X[:, :9].std(axis=0), rtol=1e-7)
+    assert (measured.column_spreads[9:] == 0).all()
+
+
+@pytest.mark.parametrize("scale", [1e60, 1e-60])
+def test_numbers_beyond_single_precision_are_kept(scale):
+    X = make_data() * scale
+    model = MEIBP(3, random_state=0, n_jobs=1).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        values = gather(model, X).payload()["rows"]["values"]
+    assert values.startswith("double:")
+    kept = np.frombuffer(base64.b64decode(values.removeprefix("double:")), dtype="<f8")
+    np.testing.assert_array_equal(kept, X.ravel())
+
+
+def test_of_very_many_sweeps_some_are_shown(fitted):
+    model, X = fitted
+    model = copy(model)
+    climb = np.linspace(-123456789.0, -123456788.0, 30_001)
+    model.history_ = {"evidence": climb, "n_components": np.full(30_001, 3), "seconds": climb}
+    history = gather(model, X).payload()["history"]
+    assert history["sweeps"][0] == 1 and history["sweeps"][-1] == 30_001
+    assert len(history["sweeps"]) == len(history["evidence"]) == 2000
+    assert len(set(history["evidence"])) > 900  # small steps of a large number can be told apart
+
+
+def test_rows_that_share_a_name_have_their_number_too(fitted):
+    model, X = fitted
+    names = ["same", "same", *(f"row {i}" for i in range(58))]
+    content = gather(model, X, row_names=names)
+    assert content.row_name(1) == "same (row 1)" and content.row_name(2) == "row 0"
+
+
+@pytest.mark.parametrize("shape", [("a", 3), (9,), (3, 3, 1), 9, (4.5, 2)])
+def test_a_shape_is_two_whole_numbers(fitted, shape):
+    model, X = fitted
+    with pytest.raises(ValueError, match="image_shape must be two whole numbers"):
+        gather(model, X, image_shape=shape)
+
+
 def test_numbers_as_people_say_them():
     assert wording.number(1234.5) == "1,234"
     assert wording.number(0.99999) == "1"
@@ -314,6 +392,7 @@ def facts(**changes):
         features_per_row=1.5,
         n_unused=0,
         ending="converged",
+        settles=True,
         n_iter=12,
         seconds=1.0,
         n_restarts=5,
@@ -344,13 +423,42 @@ def facts(**changes):
         ({"rare": [2]}, "look", "Feature 2 is rare"),
         ({"variance_explained": 0.1}, "look", "10 % of the variance"),
         ({"worst_ratio": 9.0}, "look", "9 times"),
+        ({"variance_explained": -0.2}, "look", "none of the variance"),
         ({"n_components": 0}, "do", "No feature explained enough"),
+        ({"ending": "time_limit", "n_iter": 0}, "do", "Let it run longer"),
+        ({"method": "BNMF", "n_restarts": 1}, "do", "ibp fit DATA --method bnmf --restarts 5 -o"),
     ],
 )
 def test_advice_follows_from_the_facts(changes, kind, words):
     items = wording.advice(facts(**changes))
     said = [item for item in items if words in f"{item.title} {item.text} {item.command}"]
     assert len(said) == 1 and said[0].kind == kind
+
+
+@pytest.mark.parametrize("ending", ["max_iter", "time_limit"])
+def test_what_would_never_settle_need_not_run_longer(ending):
+    open_ended = facts(method="AcceleratedGibbs", ending=ending, settles=False)
+    assert not any(item.title == "Let it run longer" for item in wording.advice(open_ended))
+    said = wording.summary(open_ended, None)
+    assert "would not have stopped by itself" in said and "settled" not in said
+
+
+def test_methods_of_the_advice_are_those_of_the_command_line():
+    for name, label in wording.LABELS.items():
+        assert isinstance(ibp.METHODS[label](3), getattr(ibp, name))
+
+
+def test_features_that_no_row_has_are_put_in_words():
+    nobody = {"features_per_row": 0.0}
+    assert "; no row has it." in wording.summary(facts(n_components=1, n_unused=1, **nobody), None)
+    assert "; no row has any of them." in wording.summary(facts(n_unused=4, **nobody), None)
+    worse = wording.summary(facts(variance_explained=-0.001), None)
+    assert "explain none of the variance" in worse
+
+
+def test_nothing_is_certain():
+    assert wording.probability(1.0) == "over 99.9 %"
+    assert wording.probability(0.5) == "50.0 %"
 
 
 def test_the_summary_says_what_was_fitted():
@@ -373,6 +481,8 @@ def test_names_are_made_fit_for_a_page():
     assert clean_name("\udcff").encode("utf-8") == b"?"
     assert len(clean_name("x" * 500)) == 120
     assert clean_name("  ") == "(no name)"
+    family = "\N{MAN}\u200d\N{WOMAN}\u200d\N{GIRL}"
+    assert clean_name(family) == family
 
 
 def test_json_cannot_end_its_script():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from copy import copy
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ from test_report_page import IMAGE, PANELS, SCRIPT, make_comparison
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
 
 NARROW, WIDE = (390, 844), (1280, 900)
-NAMES = ["digits", "table", "soft", "real", "empty"]
+NAMES = ["digits", "table", "soft", "real", "empty", "huge"]
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +48,7 @@ def fits():
             "soft": (ibp.FiniteVIBP(6, **settings).fit(blocks), blocks, (6, 6)),
             "real": (ibp.BNMF(6, max_iter=40, **settings).fit(blocks - blocks.min()),
                      blocks - blocks.min(), None),
+            "huge": (ibp.MEIBP(4, **settings).fit(blocks * 1e60), blocks * 1e60, (36, 1)),
             "empty": (ibp.MEIBP(**settings).fit(rng.normal(size=(30, 5))),
                       rng.normal(size=(30, 5)), None),
         }  # fmt: skip
@@ -102,7 +104,8 @@ def test_the_explorer_adds_up_to_the_inverse_transform(browser, fits, pages, nam
             columns = page.evaluate("ibpReport.columns")
             expected = model.inverse_transform(codes[None])[0, columns]
             sums = page.evaluate("ibpReport.explorer.reconstruction()")
-            np.testing.assert_allclose(sums, expected, rtol=1e-4, atol=1e-5)
+            scale = np.abs(expected).max()
+            np.testing.assert_allclose(sums, expected, rtol=1e-4, atol=1e-5 * scale)
             left = values[row, columns] - expected
             error = float(page.locator("#explorer-body").get_attribute("data-error"))
             assert error == pytest.approx(np.sqrt(np.nanmean(left**2)), rel=1e-4)
@@ -148,6 +151,7 @@ def test_dangerous_names_are_only_text(browser, pages):
         page.evaluate("document.body.insertAdjacentHTML('beforeend', '<i onclick=\"alert(1)\">x')")
         page.locator("body > i").dispatch_event("click")
         page.wait_for_timeout(50)
+        assert shown.troubles
         assert all("Content Security Policy" in trouble for trouble in shown.troubles)
 
 
@@ -228,6 +232,55 @@ def test_a_worst_row_opens_in_the_explorer(browser, pages):
         link.click()
         row = int(link.get_attribute("data-open-row"))
         assert shown.page.evaluate("ibpReport.explorer.row()") == row
+        assert shown.troubles == []
+
+
+def test_everything_can_be_reached_by_the_keyboard(browser, pages):
+    with opened(browser, pages["table"]) as shown:
+        page = shown.page
+        page.locator("#error-chart svg").press("ArrowRight")
+        assert "between" in page.locator("#error-chart .readout").inner_text()
+        page.locator("#explorer [data-toggle]").first.press("Space")
+        page.get_by_text("Reset to what the model found").press("Enter")
+        assert page.evaluate("document.activeElement.id") == "row-select"
+    with opened(browser, pages["comparison"]) as shown:
+        chart = shown.page.locator("#score-chart")
+        chart.locator("svg").press("ArrowRight")
+        assert "meibp, seed 0: score -1 after 0.4 s" in chart.locator(".readout").inner_text()
+        chart.locator("svg").press("ArrowLeft")
+        assert "score -2 after 0.1 s and 1 sweep." in chart.locator(".readout").inner_text()
+        chart.locator("svg").press("ArrowDown")
+        assert "seed 1: score -1.2" in chart.locator(".readout").inner_text()
+
+
+def test_without_scripts_the_text_is_there(browser, pages):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(pages["table"].resolve().as_uri())
+    text = page.locator("main").inner_text()
+    context.close()
+    assert text.index("need JavaScript") < text.index("What to do next")
+    assert "Rows explained worst" in text and "Load the model" in text
+
+
+def test_long_histories_and_strange_scores_are_drawn(browser, fits, tmp_path):
+    model, X, _ = fits["table"]
+    model = copy(model)
+    climb = np.linspace(-123456789.0, -123456700.0, 200_000)
+    model.history_ = {"evidence": climb, "n_components": np.full(200_000, 3), "seconds": -climb}
+    long = write_report(model, X, tmp_path / "long.html")
+    with opened(browser, long) as shown:
+        labels = shown.page.locator("#evidence-chart svg text").all_text_contents()
+        assert len(set(labels)) == len(labels)
+        assert shown.page.locator("#evidence-chart .readout").inner_text().startswith("At the end")
+        assert shown.troubles == []
+    strange = make_comparison()
+    strange.fits[0].log_likelihood = [float("nan"), -1.0]
+    strange.fits[2].log_likelihood = [float("nan")]
+    with opened(browser, write_comparison(strange, tmp_path / "c.html")) as shown:
+        drawn = shown.page.locator("#score-chart svg").inner_html()
+        assert "NaN" not in drawn and drawn.count("data-fit") == 2
+        assert shown.page.locator("#score-chart svg text").count() > 5
         assert shown.troubles == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -16,6 +17,7 @@ from ibp.comparison import ComparedFit, Comparison
 from ibp.report import write_comparison, write_report
 from ibp.report.comparison_page import render_comparison
 from ibp.report.content import gather
+from ibp.report.notes import Notes
 from ibp.report.page import render_report
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
@@ -234,6 +236,34 @@ def test_a_narrow_lead_is_called_none():
     close = make_comparison()
     close.fits[2].log_likelihood = [-1.15]
     assert "with no difference between the two" in render_comparison(close)
+
+
+def test_scores_that_are_no_numbers_come_last():
+    strange = make_comparison()
+    for fit in strange.fits[:2]:
+        fit.log_likelihood = [-2.0, float("nan")]
+    page = render_comparison(strange)
+    check_page(page)
+    assert "Only bnmf has a score that is a number" in page
+    assert page.index(">bnmf</th>") < page.index(">meibp</th>")
+    strange.fits[2].log_likelihood = [float("nan")]
+    assert "No score is a number" in render_comparison(strange)
+
+
+def test_text_that_is_not_unicode_does_not_lose_the_page(tmp_path):
+    broken = make_comparison(skipped={"inmf": "bad \ud800 byte"})
+    path = write_comparison(broken, tmp_path / "c.html")
+    assert "bad ? byte" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("noise", [1e-300, 1e300])
+def test_held_out_scores_at_any_noise_are_put_in_words(noise):
+    X = make_data()
+    model = MEIBP(3, random_state=0, n_jobs=1).fit(X)
+    content = gather(model, X)
+    model.noise_std_ = noise
+    model.notes_ = {"held_out": {"score": -1e4}}
+    assert "a typical error of" in render_report(replace(content, notes=Notes.of(model)))
 
 
 def test_without_jinja2_there_is_a_sentence(monkeypatch):

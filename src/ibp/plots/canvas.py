@@ -70,3 +70,9 @@ def say_only(ax: Axes, sentence: str) -> Axes:
         0.5, 0.5, sentence, transform=ax.transAxes, ha="center", va="center", color=QUIET, wrap=True
     )
     return ax
+
+
+def shortened(name: str, longest: int) -> str:
+    """A name with at most so many letters, on one line."""
+    name = " ".join(name.split())
+    return name if len(name) <= longest else name[: max(longest - 1, 1)] + "…"

@@ -10,6 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
+from ibp.report.encoding import clean_name
+from ibp.report.notes import Notes
+
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -28,13 +31,12 @@ def image_shape_of(
 ) -> tuple[int, int] | None:
     """Rows and columns of a picture: as given, or as noted when the model was fitted.
 
-    Names, if given, say that columns are no pixels.
+    Names, if given, say that columns are no pixels; a note that does not fit is left aside.
     """
     if given is None:
-        noted = getattr(model, "notes_", {}).get("image_shape")
-        if named or noted is None:
-            return None
-        given = noted
+        noted = Notes.of(model).image_shape
+        fits = noted is not None and noted[0] * noted[1] == model.n_features_in_
+        return noted if fits and not named else None
     try:
         height, width = (index(number) for number in given)
     except (TypeError, ValueError):
@@ -61,7 +63,7 @@ def column_names_of(model: Any, given: Sequence[str] | None) -> list[str]:
             f"feature_names has {len(given)} names, but the model was fitted to {n_columns} "
             "columns."
         )
-    return [str(name) for name in given]
+    return [clean_name(name) for name in given]
 
 
 def check_option(name: str, value: Any, allowed: Sequence[Any]) -> None:

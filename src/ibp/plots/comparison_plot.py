@@ -11,6 +11,8 @@ from ibp.plots.canvas import COLOURS, SMALL, axes_for, light_frame, say_only
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+FEW_POWERS, NEAR = 100.0, 10.0  # last time over first
+
 
 def comparison(comparison: Any, *, ax: Axes | None = None) -> Axes:
     """Draw held-out scores against time, one colour per method.
@@ -37,7 +39,7 @@ def comparison(comparison: Any, *, ax: Axes | None = None) -> Axes:
         )
     curves: dict[str, list[Any]] = {}
     for fit in comparison.fits:
-        if len(fit.seconds) > 0:
+        if np.isfinite(fit.log_likelihood).any():
             curves.setdefault(fit.label, []).append(fit)
     ax = axes_for(ax, (6.5, 3.8))
     if not curves:
@@ -46,8 +48,10 @@ def comparison(comparison: Any, *, ax: Axes | None = None) -> Axes:
     handles = {}
     for place, (label, fits) in enumerate(curves.items()):
         handles[label] = _draw_method(ax, label, fits, place)
+    ax.set_ylim(*_range_of([fit for fits in curves.values() for fit in fits]))
+    ax.ticklabel_format(axis="y", useOffset=False)
     ax.set_xscale("log")
-    ax.set_ylim(*_range_of(comparison.fits))
+    _mark_seconds(ax)
     ax.set_xlabel("seconds")
     ax.set_ylabel("held-out log-likelihood per entry")
     light_frame(ax)
@@ -68,7 +72,7 @@ def _draw_method(ax: Axes, label: str, fits: list[Any], place: int) -> Any:
     """The curves of one method; what stands for it in the legend."""
     colour = COLOURS[place % len(COLOURS)]
     style = "-" if place < len(COLOURS) else "--"
-    by_score = sorted(fits, key=lambda fit: fit.log_likelihood[-1])
+    by_score = sorted(fits, key=_final)
     median = by_score[(len(by_score) - 1) // 2]
     for fit in by_score:
         if fit is not median:
@@ -92,10 +96,32 @@ def _seconds(fit: Any) -> Any:
     return np.maximum(np.asarray(fit.seconds, dtype=np.float64), 1e-3)
 
 
+def _final(fit: Any) -> float:
+    """The last score that is a number."""
+    scores = np.asarray(fit.log_likelihood, dtype=np.float64)
+    return float(scores[np.isfinite(scores)][-1])
+
+
 def _range_of(fits: list[Any]) -> tuple[float, float]:
     """From somewhat below the worst end to a little above the best score."""
-    ends = np.array([fit.log_likelihood[-1] for fit in fits if len(fit.seconds) > 0])
-    scores = np.concatenate([fit.log_likelihood for fit in fits if len(fit.seconds) > 0])
-    room = max(float(np.ptp(ends)), 0.02 * float(np.ptp(scores)), 1e-3)
+    ends = np.array([_final(fit) for fit in fits])
+    scores = np.concatenate([np.asarray(fit.log_likelihood, dtype=np.float64) for fit in fits])
+    scores = scores[np.isfinite(scores)]
+    best = float(scores.max())
+    # Where all ends are alike, as of a single fit, most of the way is of interest.
+    apart = float(np.ptp(ends)) or best - float(np.quantile(scores, 0.1))
+    room = max(apart, 0.02 * float(np.ptp(scores)), 1e-3 * abs(best), 1e-3)
     low = max(float(scores.min()), float(ends.min()) - room)
-    return low - 0.05 * room, float(scores.max()) + 0.05 * room
+    return low - 0.05 * room, best + 0.05 * room
+
+
+def _mark_seconds(ax: Axes) -> None:
+    """Write times out where they span less than two powers of ten, which have too few labels."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+
+    first, last = ax.get_xlim()
+    if last < FEW_POWERS * first:
+        near = last < NEAR * first
+        ax.xaxis.set_major_locator(MaxNLocator(5) if near else LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ax.xaxis.set_minor_formatter(NullFormatter())

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ibp.plots.canvas import MAIN, QUIET, SECOND, SMALL, axes_for, no_frame, say_only, size_of
+from ibp.plots.canvas import (
+    MAIN,
+    QUIET,
+    SECOND,
+    SMALL,
+    axes_for,
+    no_frame,
+    say_only,
+    shortened,
+    size_of,
+)
 from ibp.plots.canvas import small_print as print_below
 from ibp.plots.checks import (
     check_model,
@@ -24,6 +34,7 @@ from ibp.plots.pictures import (
     factor_limits,
     fitting_columns,
     is_signed,
+    picture_height,
     set_view,
 )
 
@@ -131,7 +142,7 @@ def _draw_pictures(
     model: Any, shown: npt.NDArray[np.int64], shape: tuple[int, int], ax: Any
 ) -> Axes:
     """A grid of pictures, each under its label."""
-    tile_height = shape[0] / shape[1] + LABEL
+    tile_height = picture_height(shape) + LABEL
     if ax is None:
         n_columns = min(shown.size, 10)
     else:
@@ -173,7 +184,7 @@ def _draw_lists(
         max(5.0, 72.0 * WIDEST_NAME * inches[0] / width / (LETTER * longest)),
     )
     letter = LETTER * font / 72.0 * width / inches[0]
-    names = [_shortened(name, int(WIDEST_NAME / letter)) for name in names]
+    names = [shortened(name, int(WIDEST_NAME / letter)) for name in names]
     signed, largest = is_signed(model.components_), float(np.abs(model.components_[shown]).max())
     ranked = np.argsort(-np.abs(model.components_[shown]), axis=1, kind="stable")[:, :n_names]
     margin = 0.04 + letter * max(len(names[j]) for j in ranked.flat)
@@ -209,9 +220,3 @@ def _draw_bars(
     colours = np.where(sizes < 0, SECOND, MAIN)
     ax.barh(y, sizes * scale, left=zero, height=0.7, color=colours.tolist())
     ax.plot([zero, zero], [y[0] - 0.5, y[-1] + 0.5], color=QUIET, linewidth=0.6)
-
-
-def _shortened(name: str, longest: int) -> str:
-    """A name that fits beside its bar, on one line."""
-    name = " ".join(name.split())
-    return name if len(name) <= longest else name[: max(longest - 1, 1)] + "…"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 
 PAPER_TO_INK = ("#FFFFFF", "#A9B8E0", "#332288", "#0D0724")  # even steps of lightness
+LONGEST = 4.0  # side of a picture, in units of the other
 SMALLEST_FONT = 3.5  # smaller ones cannot be read
 
 
@@ -54,6 +55,11 @@ def fitting_columns(n: int, tile: tuple[float, float], inches: tuple[float, floa
     return max(range(1, n + 1), key=scale)
 
 
+def picture_height(shape: tuple[int, ...]) -> float:
+    """Height of a picture that is one unit wide; very long ones are squeezed."""
+    return min(max(shape[0] / shape[1], 1.0 / LONGEST), LONGEST)
+
+
 def draw_picture(
     ax: Axes,
     values: FloatArray,
@@ -66,7 +72,7 @@ def draw_picture(
     """Draw one picture, one unit wide, with a thin frame."""
     from matplotlib.patches import Rectangle
 
-    height = values.shape[0] / values.shape[1]
+    height = picture_height(values.shape)
     ax.imshow(
         values,
         cmap=colour_map(signed=signed),

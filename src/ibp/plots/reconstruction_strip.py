@@ -10,7 +10,13 @@ import numpy.typing as npt
 
 from ibp.plots.canvas import SMALL, axes_for, no_frame, size_of
 from ibp.plots.decomposition import Decomposition
-from ibp.plots.pictures import SMALLEST_FONT, draw_picture, fitting_columns, set_view
+from ibp.plots.pictures import (
+    SMALLEST_FONT,
+    draw_picture,
+    fitting_columns,
+    picture_height,
+    set_view,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,15 +25,15 @@ FloatArray = npt.NDArray[np.float64]
 
 # Room between and above the pictures, in units of their width.
 SIGN, LABEL = 0.34, 0.26
-PICTURE_INCHES, MOST_IN_LINE = 0.95, 12
+PICTURE_INCHES, MOST_IN_LINE = 0.95, 6  # about as wide as a page
 
 
 def draw_strip(row: Decomposition, shape: tuple[int, int], ax: Any) -> Axes:
     """Draw pictures with signs between them, in several lines where these fit the Axes better."""
     tiles = _tiles(row)
-    tile = (1.0 + SIGN, shape[0] / shape[1] + LABEL)
-    if ax is None:
-        n_columns = min(len(tiles), MOST_IN_LINE)
+    tile = (1.0 + SIGN, picture_height(shape) + LABEL)
+    if ax is None:  # in lines of about the same length
+        n_columns = ceil(len(tiles) / ceil(len(tiles) / MOST_IN_LINE))
     else:
         n_columns = fitting_columns(len(tiles), tile, size_of(axes_for(ax, (1, 1))))
     width, height = n_columns * tile[0], ceil(len(tiles) / n_columns) * tile[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from os import PathLike
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from ibp.files.write import check_target
 from ibp.report import wording
-from ibp.report.encoding import clean_name, plain, plain_number
+from ibp.report.encoding import clean_name, plain
 from ibp.report.rendering import render, write_page
 
 # A lead of fewer nats per entry than this is none.
@@ -54,7 +55,7 @@ def render_comparison(
     comparison: Any, *, title: str | None = None, source: str | None = None
 ) -> str:
     """The page as text."""
-    ranking = comparison.ranking()
+    ranking = sorted(comparison.ranking(), key=_place)
     name = clean_name(source) if source else "your data"
     return render(
         "comparison.html",
@@ -68,6 +69,12 @@ def render_comparison(
         skipped=sorted(comparison.skipped.items()),
         notes=_notes(comparison),
     )
+
+
+def _place(row: Any) -> tuple[bool, float]:
+    """Where a method stands: the best first, those whose score is no number last."""
+    scored = math.isfinite(row.log_likelihood)
+    return not scored, -row.log_likelihood if scored else 0.0
 
 
 def _payload(comparison: Any, labels: list[str]) -> dict[str, Any]:
@@ -84,7 +91,6 @@ def _payload(comparison: Any, labels: list[str]) -> dict[str, Any]:
             }
             for fit in comparison.fits
         ],
-        "noise": plain_number(comparison.noise_std),
     }
 
 
@@ -95,17 +101,20 @@ def _summary(comparison: Any, ranking: list[Any], name: str) -> str:
         f"{wording.count(comparison.n_features, 'column')}"
     )
     methods = wording.count(len(ranking), "method")
+    were, unseen = ("was", "it had not") if len(ranking) == 1 else ("were", "none of them had")
     said = [
-        f"{wording.capital(methods)} were fitted to {name} ({size}), and asked to predict "
-        f"{wording.count(comparison.n_hidden, 'entry', 'entries')} that none of them had seen."
+        f"{methods} {were} fitted to {name} ({size}), and asked to predict "
+        f"{wording.count(comparison.n_hidden, 'entry', 'entries')} that {unseen} seen."
     ]
-    if len(ranking) == 1:
-        said[0] = said[0].replace("were fitted", "was fitted").replace("none of them", "it never")
-        said[0] = said[0].replace("that it never had seen", "that it had not seen")
+    scored = [row for row in ranking if math.isfinite(row.log_likelihood)]
     if not ranking:
-        said.append("No fit was finished, so there is nothing to rank.")
-    elif len(ranking) > 1:
-        first, second = ranking[0], ranking[1]
+        said = ["No fit was finished, so there is nothing to rank."]
+    elif not scored:
+        said.append("No score is a number, so there is nothing to rank.")
+    elif len(scored) == 1 < len(ranking):
+        said.append(f"Only {scored[0].label} has a score that is a number.")
+    elif len(scored) > 1:
+        first, second = scored[0], scored[1]
         lead = first.log_likelihood - second.log_likelihood
         if lead <= max(first.spread, second.spread, CLOSE):
             said.append(
@@ -124,9 +133,15 @@ def _summary(comparison: Any, ranking: list[Any], name: str) -> str:
 
 def _headline(comparison: Any, ranking: list[Any]) -> list[tuple[str, str]]:
     """The large numbers: value and caption."""
-    if not ranking:
+    if not ranking or not math.isfinite(ranking[0].log_likelihood):
         return []
     best = ranking[0]
+    if len(ranking) == 1:
+        return [
+            (wording.number(best.log_likelihood, 4), "score per entry"),
+            (wording.seconds(best.seconds), "of fitting"),
+            (f"{comparison.n_hidden:,}", "entries held out"),
+        ]
     fastest = min(ranking, key=lambda row: row.seconds)
     return [
         (best.label, "predicts best"),

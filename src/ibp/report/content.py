@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -28,6 +31,8 @@ HISTOGRAM_BINS = 30
 # Most features in the pictures that have a cell for each pair, or for each restart.
 MATRIX_FEATURES = 150
 LONGEST_VALUE = 300
+MOST_SWEEPS = 2000
+HISTORY_DIGITS = 12  # the last sweeps change a large number little
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,6 @@ class ReportContent:
     row_names: Sequence[str] | None
     column_names: Sequence[str] | None
     full_image_shape: tuple[int, int] | None
-    sparse: bool
 
     @property
     def n_components(self) -> int:
@@ -73,7 +77,17 @@ class ReportContent:
 
     def row_name(self, row: int) -> str:
         """The name of a row, or its number."""
-        return f"row {row}" if self.row_names is None else clean_name(self.row_names[row])
+        if self.row_names is None:
+            return f"row {row}"
+        name = clean_name(self.row_names[row])
+        return f"{name} (row {row})" if str(self.row_names[row]) in self._shared_names else name
+
+    @cached_property
+    def _shared_names(self) -> set[str]:
+        """Names that several rows have."""
+        names = () if self.row_names is None else self.row_names
+        times = Counter(str(name) for name in names)
+        return {name for name, n in times.items() if n > 1}
 
     def column_name(self, column: int) -> str:
         """The name of a column, its place in the picture, or its number."""
@@ -95,7 +109,7 @@ class ReportContent:
         unsure: list[int] = []
         if certainty is not None:
             unsure = np.argsort(-certainty.feature_toss_ups, kind="stable")[:3].tolist()
-        rare = (measured.on_counts < wording.FEW_ROWS) & (measured.on_counts.size > 0)
+        rare = measured.on_counts < wording.FEW_ROWS
         return wording.Facts(
             method=type(self.model).__name__,
             n_rows=measured.row_counts.size,
@@ -109,6 +123,7 @@ class ReportContent:
             features_per_row=float(measured.row_features.mean()),
             n_unused=int((measured.on_counts == 0).sum()),
             ending=str(self.model.ending_),
+            settles=bool(self.model.tol > 0),
             n_iter=int(self.model.n_iter_),
             seconds=self.seconds,
             n_restarts=restarts.n_restarts,
@@ -172,7 +187,7 @@ class ReportContent:
                 "name": self.column_name(int(column)),
                 "error": wording.number(float(errors[column]), padded=True),
                 "spread": wording.number(float(spreads[column]), padded=True),
-                "explained": wording.percent(1.0 - float((errors[column] / spreads[column]) ** 2))
+                "explained": wording.explained(1.0 - float((errors[column] / spreads[column]) ** 2))
                 if spreads[column] > 0
                 else wording.NOTHING,
             }
@@ -187,11 +202,7 @@ class ReportContent:
             "image": shown.image_shape,
             "signed": self.signed,
             "codes": self.code_kind,
-            "history": {
-                "evidence": plain(self.model.history_.get("evidence", ())),
-                "n_components": plain(self.model.history_.get("n_components", ())),
-                "seconds": plain(self.model.history_.get("seconds", ())),
-            },
+            "history": self._history(),
             "columns": [self.column_name(int(column)) for column in columns],
             "column_numbers": columns.tolist(),
             "all_columns": columns.size == measured.column_counts.size,
@@ -208,8 +219,19 @@ class ReportContent:
                 "codes": packed(self.row_codes),
             },
             "row_errors": _histogram(measured.row_errors),
-            "certainty": None if self.certainty is None else plain(self.certainty.shares),
         }
+
+    def _history(self) -> dict[str, Any]:
+        """The fit sweep by sweep; of very many sweeps some, evenly spread, with both ends."""
+        history = self.model.history_
+        known = {name: history.get(name, ()) for name in ("evidence", "n_components", "seconds")}
+        n_sweeps = len(known["evidence"])
+        at = np.unique(np.linspace(0, n_sweeps - 1, min(n_sweeps, MOST_SWEEPS)).astype(np.int64))
+        kept = {
+            name: plain(np.asarray(values)[at], HISTORY_DIGITS) if len(values) == n_sweeps else []
+            for name, values in known.items()
+        }
+        return {"sweeps": (at + 1).tolist(), **kept}
 
     def _features(self) -> dict[str, Any]:
         components = np.asarray(self.model.components_)
@@ -224,7 +246,6 @@ class ReportContent:
             "strength": plain(self.strength),
             "agreement": plain(restarts.agreement),
             "came_back": restarts.came_back.tolist(),
-            "came_back_partly": restarts.came_back_partly.tolist(),
             "confidence": plain(None if certainty is None else certainty.feature_probability),
             "top_names": [self.column_name(column) for column in named],
             "top": [[place[c] for c in columns] for columns in top.tolist()] if named else None,
@@ -326,7 +347,6 @@ def gather(
         row_names=row_names,
         column_names=column_names,
         full_image_shape=shape,
-        sparse=reader.sparse,
     )
 
 
@@ -347,7 +367,12 @@ def _checked_shape(
     if given is None:
         fits = noted is not None and noted[0] * noted[1] == n_columns
         return noted if fits else None
-    height, width = (int(side) for side in given)
+    try:
+        height, width = (index(side) for side in given)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"image_shape must be two whole numbers, height and width; it is {given!r}."
+        ) from None
     if height < 1 or width < 1 or height * width != n_columns:
         raise ValueError(
             f"An image of {height} x {width} has {height * width} pixels, but the data have "

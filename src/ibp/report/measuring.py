@@ -21,6 +21,8 @@ IntArray = npt.NDArray[np.int64]
 
 # Entries of the rows that are worked on together.
 PIECE = 200_000
+# A column that spreads less than this, in units of its mean, only does so by rounding.
+CONSTANT = 1e-13
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def measure(reader: DataReader) -> Measurements:
     row_squares, row_counts = np.zeros(n), np.zeros(n, dtype=np.int64)
     row_features = np.zeros(n, dtype=np.int64)
     column_squares, column_counts = np.zeros(d), np.zeros(d, dtype=np.int64)
-    sums, squares = np.zeros(d), np.zeros(d)
+    means, spread = np.zeros(d), np.zeros(d)
     together, products, code_sums = np.zeros((k, k)), np.zeros((k, k)), np.zeros(k)
     workers = Workers(effective_n_jobs(model.n_jobs))
     for rows, matrix, codes in reader.blocks():
@@ -102,9 +104,12 @@ def measure(reader: DataReader) -> Measurements:
             own = slice(rows.start + piece.start, rows.start + piece.stop)
             row_squares[own], row_counts[own] = part.row_squares, part.row_counts
             column_squares += part.column_squares
+            # Two samples' sums of squares about their means, as one (Chan, Golub and LeVeque).
+            total = np.maximum(column_counts + part.column_counts, 1)
+            apart = part.means - means
+            spread += part.spread + apart**2 * (column_counts * part.column_counts / total)
+            means += apart * (part.column_counts / total)
             column_counts += part.column_counts
-            sums += part.sums
-            squares += part.squares
         on = is_on(model, codes).astype(np.float64)
         row_features[rows] = on.sum(axis=1)
         with single_threaded_blas():
@@ -119,7 +124,7 @@ def measure(reader: DataReader) -> Measurements:
         row_features,
         column_squares,
         column_counts,
-        np.maximum(squares - sums**2 / np.maximum(column_counts, 1), 0.0),
+        np.where(spread > column_counts * (CONSTANT * (intercept + means)) ** 2, spread, 0.0),
         on_counts.astype(np.int64),
         together.astype(np.int64),
         _correlation(products, code_sums, n),
@@ -134,14 +139,14 @@ def is_on(model: Any, codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class _Block:
-    """What one block of rows adds; sums and squares of a column are about the intercept."""
+    """What one block of rows adds; means of columns are about the intercept, spread about them."""
 
     row_squares: FloatArray
     row_counts: IntArray
     column_squares: FloatArray
     column_counts: IntArray
-    sums: FloatArray
-    squares: FloatArray
+    means: FloatArray
+    spread: FloatArray
 
 
 def _pieces(
@@ -171,12 +176,16 @@ def _dense_block(
     residual = centred - reconstruct(codes, components)
     np.copyto(residual, 0.0, where=~seen)
     squares = residual**2
+    column_counts = seen.sum(axis=0)
+    means = centred.sum(axis=0) / np.maximum(column_counts, 1)
+    centred -= means
+    np.copyto(centred, 0.0, where=~seen)
     return _Block(
         squares.sum(axis=1),
         seen.sum(axis=1),
         squares.sum(axis=0),
-        seen.sum(axis=0),
-        centred.sum(axis=0),
+        column_counts,
+        means,
         np.einsum("nd,nd->d", centred, centred),
     )
 
@@ -204,13 +213,17 @@ def _sparse_block(
     x_sums = np.asarray(stored.sum(axis=0)).ravel()
     x_squares = np.asarray(stored.multiply(stored).sum(axis=0)).ravel()
     crossed = intercept * x_sums + np.einsum("kd,kd->d", components, (stored.T @ z).T)
+    means = x_sums / np.maximum(column_counts, 1)
+    place = entries.col[~missing]
+    from_mean = (entries.data[~missing] - means[place]) ** 2
+    n_zeros = column_counts - np.bincount(place, minlength=d)
     return _Block(
         np.maximum(row_squares, 0.0),
         row_counts,
         np.maximum(x_squares - 2.0 * crossed + fitted, 0.0),
         column_counts,
-        x_sums - column_counts * intercept,
-        x_squares - 2.0 * intercept * x_sums + column_counts * intercept**2,
+        means - intercept,
+        np.bincount(place, weights=from_mean, minlength=d) + n_zeros * means**2,
     )
 
 

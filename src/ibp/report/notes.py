@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ibp.persistence import versions
+from ibp.report.encoding import clean_name
+
+MOST_VERSIONS = 20
+LONGEST_FIT = 1e9  # seconds
 
 
 @dataclass(frozen=True)
@@ -32,28 +36,38 @@ class Notes:
     @classmethod
     def of(cls, model: Any) -> Notes:
         """Read the notes of a fitted model."""
-        notes = model.notes_
-        noted_versions = notes.get("versions")
-        if not isinstance(noted_versions, dict):
-            noted_versions = versions()
+        notes = model.notes_ if isinstance(model.notes_, dict) else {}
+        seconds = _number(notes.get("seconds"))
         return cls(
             data=_text(notes.get("data")),
             image_shape=_shape(notes.get("image_shape")),
             held_out=_held_out(notes.get("held_out")),
-            versions={str(name): str(version) for name, version in noted_versions.items()},
+            versions=_versions(notes.get("versions")),
             fitted_at=_text(notes.get("fitted_at")),
-            seconds=_number(notes.get("seconds")),
+            seconds=seconds if seconds is not None and 0 <= seconds < LONGEST_FIT else None,
         )
 
 
 def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
+    return clean_name(value) if isinstance(value, str) and value else None
+
+
+def _versions(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        return versions()
+    known = {name: version for name, version in value.items() if isinstance(version, str)}
+    items = list(known.items())[:MOST_VERSIONS]
+    return {clean_name(name): clean_name(version) for name, version in items}
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number without end
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _shape(value: Any) -> tuple[int, int] | None:
@@ -68,7 +82,9 @@ def _held_out(value: Any) -> HeldOut | None:
     score = _number(value.get("score")) if isinstance(value, dict) else None
     if score is None:
         return None
-    n_entries = _number(value.get("n_entries"))
+    n_entries, fraction = _number(value.get("n_entries")), _number(value.get("fraction"))
     return HeldOut(
-        score, None if n_entries is None else int(n_entries), _number(value.get("fraction"))
+        score,
+        int(n_entries) if n_entries is not None and 0 < n_entries < 1e15 else None,
+        fraction if fraction is not None and 0 < fraction <= 1 else None,
     )

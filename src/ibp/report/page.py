@@ -119,6 +119,7 @@ def render_report(content: ReportContent, *, title: str | None = None) -> str:
         came_back=CAME_BACK,
         in_part=IN_PART,
         prefix=type(content.model).__name__.lower(),
+        joint=hasattr(content.model, "burn_in") or facts.real_codes,
     )
 
 
@@ -126,14 +127,15 @@ def _headline(facts: wording.Facts) -> list[tuple[str, str]]:
     """The large numbers: value and caption."""
     numbers = [(f"{facts.n_components:,}", "feature" if facts.n_components == 1 else "features")]
     if math.isfinite(facts.variance_explained):
-        numbers.append((wording.percent(facts.variance_explained), "of the variance explained"))
-    numbers.append((wording.number(facts.features_per_row, 2), "features per row"))
+        numbers.append((wording.explained(facts.variance_explained), "of the variance explained"))
+    per_row = wording.number(facts.features_per_row, 2)
+    numbers.append((per_row, "feature per row" if per_row == "1" else "features per row"))
     if facts.returned is not None and facts.n_components:
         numbers.append(
             (f"{facts.returned} of {facts.n_components}", "came back in another restart")
         )
     elif facts.mean_probability is not None:
-        sure = wording.percent(facts.mean_probability, 1).replace("over ", ">")
+        sure = wording.probability(facts.mean_probability).replace("over ", ">")
         numbers.append((sure, "average certainty"))
     return numbers
 
@@ -168,7 +170,7 @@ def _certainty(content: ReportContent) -> dict[str, Any] | None:
         "rows": f"a random {MOST_ROWS:,} of {n_rows:,} rows"
         if certainty.n_rows < n_rows
         else "all rows",
-        "mean": wording.percent(certainty.mean_probability, 1),
+        "mean": wording.probability(certainty.mean_probability),
         "toss_ups": wording.percent(certainty.toss_ups, 1),
         "differing": wording.percent(certainty.differing, 1) if certainty.differing else None,
         "bins": [
@@ -178,8 +180,8 @@ def _certainty(content: ReportContent) -> dict[str, Any] | None:
         "least": [
             (
                 int(k),
-                wording.percent(float(certainty.feature_probability[k]), 1),
-                wording.percent(float(certainty.feature_on_probability[k]), 1),
+                wording.probability(float(certainty.feature_probability[k])),
+                wording.probability(float(certainty.feature_on_probability[k])),
                 wording.percent(float(certainty.feature_toss_ups[k]), 1),
             )
             for k in least
@@ -194,7 +196,7 @@ def _restarts(content: ReportContent) -> list[dict[str, Any]]:
         {
             "number": number + 1,  # as the progress of a fit counts them
             "kept": number == restarts.kept,
-            "evidence": wording.number(float(restarts.evidence[number]), 6),
+            "evidence": wording.number(float(restarts.evidence[number]), 6, padded=True),
             "n_components": int(restarts.n_components[number]),
         }
         for number in range(restarts.n_restarts)
@@ -233,14 +235,16 @@ def _held_out(content: ReportContent) -> str | None:
         f"is {wording.number(held_out.score, 4)} per entry."
     )
     noise = float(content.model.noise_std_)
-    square = -2.0 * noise**2 * (held_out.score + 0.5 * math.log(2.0 * math.pi * noise**2))
+    # The score of a normal density, solved for the error in units of the noise.
+    square = -2.0 * (held_out.score + math.log(noise) + 0.5 * math.log(2.0 * math.pi))
     if square > 0 and not hasattr(content.model, "trace_"):
         spread = math.sqrt(
             content.measured.spread.sum() / max(content.measured.row_counts.sum(), 1)
         )
+        error = wording.number(noise * math.sqrt(square))
         said += (
-            f" That is a typical error of {wording.number(math.sqrt(square))}, where the noise is "
-            f"estimated as {wording.number(noise)} and the columns themselves spread by "
+            f" That is a typical error of {error}, where the noise is estimated as "
+            f"{wording.number(noise)} and the columns themselves spread by "
             f"{wording.number(spread)}."
         )
     return said

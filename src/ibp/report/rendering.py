@@ -38,7 +38,7 @@ def render(template: str, *, scripts: Sequence[str], payload: Any, **values: Any
 def write_page(path: str | PathLike[str], page: str, *, force: bool) -> Path:
     """Write a page, all or nothing."""
     with atomic(path, force=force) as file:
-        file.write(page.encode("utf-8"))
+        file.write(page.encode("utf-8", "replace"))  # no text is worth losing the page
     return Path(path)
 
 

@@ -11,11 +11,27 @@ METHODS = {
     "MEIBP": ("MEIBP", "finds yes/no features with nonnegative patterns by climbing the evidence"),
     "FiniteVIBP": ("finite VIBP", "gives every row the probabilities of a fixed set of features"),
     "InfiniteVIBP": ("infinite VIBP", "gives every row the probabilities of its features"),
-    "AcceleratedGibbs": ("accelerated Gibbs sampling", "draws yes/no features at random"),
-    "UncollapsedGibbs": ("uncollapsed Gibbs sampling", "draws features and patterns at random"),
+    "AcceleratedGibbs": (
+        "accelerated Gibbs sampling",
+        "draws plausible yes/no features, sweep after sweep",
+    ),
+    "UncollapsedGibbs": (
+        "uncollapsed Gibbs sampling",
+        "draws plausible features and patterns in turn",
+    ),
     "BeamSearchIBP": ("beam search", "goes through the rows and keeps the best explanations"),
     "INMF": ("INMF", "adds one feature after the other as long as that helps"),
     "BNMF": ("BNMF", "mixes a given number of nonnegative patterns in any amounts"),
+}
+# What the command line calls it, where that is not the default.
+LABELS = {
+    "FiniteVIBP": "f-vibp",
+    "InfiniteVIBP": "i-vibp",
+    "AcceleratedGibbs": "aibp",
+    "UncollapsedGibbs": "ugibbs",
+    "BeamSearchIBP": "bs-ibp",
+    "INMF": "inmf",
+    "BNMF": "bnmf",
 }
 ENDINGS = {
     "converged": "It stopped by itself, because nothing changed any more",
@@ -23,6 +39,12 @@ ENDINGS = {
     "time_limit": "It was stopped by the time limit, before it had settled",
     "callback": "It was stopped by a callback",
     "interrupted": "It was interrupted, and the best model so far was kept",
+}
+# Of a fit that would not settle however long it ran, such as a sampler's.
+OPEN_ENDINGS = {
+    "converged": "It came to its own end",
+    "max_iter": "It made as many sweeps as it was asked for, and would not have stopped by itself",
+    "time_limit": "It was stopped by the time limit, and would not have stopped by itself",
 }
 SHORT_ENDINGS = {
     "converged": "settled",
@@ -67,6 +89,16 @@ def percent(share: float, digits: int = 0) -> str:
     if share < 1 and float(text) == 100:
         return f"over {100.0 - smallest:.{digits}f} %"
     return f"{text} %"
+
+
+def explained(share: float) -> str:
+    """A share of the variance; below zero the columns' means would have done better."""
+    return "none" if share < 0 else percent(share)
+
+
+def probability(share: float, digits: int = 1) -> str:
+    """How sure something is: rounding may say 1, but nothing here is certain."""
+    return percent(min(share, 1.0 - 1e-9), digits)
 
 
 def number(value: float, digits: int = 3, *, padded: bool = False) -> str:
@@ -125,6 +157,7 @@ class Facts:
     features_per_row: float
     n_unused: int
     ending: str
+    settles: bool
     n_iter: int
     seconds: float | None
     n_restarts: int
@@ -153,23 +186,22 @@ def summary(facts: Facts, source: str | None) -> str:
     else:
         found = "It uses" if facts.real_codes else "It found"
         share = facts.variance_explained
-        explained = ""
+        much = ""
         if math.isfinite(share):
-            explained = f", which explain {percent(share)} of the variance"
-            if facts.n_components == 1:
-                explained = explained.replace("explain", "explains")
-        per_row = (
-            "a row has none of them"
-            if facts.features_per_row == 0
-            else f"a row has {number(facts.features_per_row, 2)} of them on average"
-        )
+            verb = "explains" if facts.n_components == 1 else "explain"
+            much = f", which {verb} {explained(share)} of the variance"
+        per_row = f"a row has {number(facts.features_per_row, 2)} of them on average"
         if facts.n_components == 1:
             per_row = f"{percent(facts.features_per_row)} of the rows have it"
-        if facts.n_unused:
+            per_row = "no row has it" if facts.n_unused else per_row
+        elif facts.n_unused == facts.n_components:
+            per_row = "no row has any of them"
+        elif facts.n_unused:
             per_row += f", and {facts.n_unused} of them {_is(facts.n_unused)} in no row at all"
-        parts.append(f"{found} {count(facts.n_components, 'feature')}{explained}; {per_row}.")
+        parts.append(f"{found} {count(facts.n_components, 'feature')}{much}; {per_row}.")
     took = "" if facts.seconds is None else f" in {seconds(facts.seconds)}"
-    how = ENDINGS.get(facts.ending, "It ended")
+    endings = ENDINGS if facts.settles else ENDINGS | OPEN_ENDINGS
+    how = endings.get(facts.ending, "It ended")
     parts.append(f"{how}, after {count(facts.n_iter, 'sweep')}{took}.")
     if facts.n_restarts > 1:
         parts.append(f"This is the best of {facts.n_restarts} restarts.")
@@ -195,7 +227,7 @@ def advice(facts: Facts) -> list[Advice]:
                 "Measure how well it predicts",
                 "Nothing was hidden from this fit, so all errors here are of data that it has "
                 "seen. Hide a tenth of the columns in half of the rows, and let it predict them.",
-                "ibp fit DATA --held-out 0.1 -o model.ibp",
+                _fit_again(facts, "--held-out 0.1"),
             )
         )
     if facts.n_components and not any(item.kind == "do" for item in found):
@@ -218,7 +250,7 @@ def _about_features(facts: Facts) -> list[Advice]:
                 "Try again with other settings",
                 "No feature explained enough to be worth its place. Check that the columns are on "
                 "one scale, give it more rows, or ask for a number of features.",
-                "ibp fit DATA --components 5 --restarts 5 -o model.ibp",
+                _fit_again(facts, "--components 5 --restarts 5"),
             )
         ]
     found = []
@@ -227,7 +259,7 @@ def _about_features(facts: Facts) -> list[Advice]:
             Advice(
                 "look",
                 "Much is left unexplained",
-                f"The features account for {percent(facts.variance_explained)} of the variance. "
+                f"The features account for {explained(facts.variance_explained)} of the variance. "
                 "The rest is noise, or something that sums of patterns cannot express.",
             )
         )
@@ -244,17 +276,16 @@ def _about_features(facts: Facts) -> list[Advice]:
 
 
 def _about_the_fit(facts: Facts) -> list[Advice]:
-    if facts.ending in ("max_iter", "time_limit", "interrupted") and facts.n_iter:
-        longer = {
-            "max_iter": "ibp fit DATA --max-sweeps 1000 -o model.ibp",
-            "time_limit": "ibp fit DATA --time-limit 10m -o model.ibp",
-        }
+    cut_off = ("max_iter", "time_limit", "interrupted") if facts.settles else ("interrupted",)
+    if facts.ending in cut_off:
+        more_sweeps = f"--max-sweeps {max(1000, 4 * facts.n_iter)}"
+        longer = {"max_iter": more_sweeps, "time_limit": "--time-limit 10m"}
         return [
             Advice(
                 "do",
                 "Let it run longer",
                 "The fit had not settled when it ended; features and evidence may still change.",
-                longer.get(facts.ending, "ibp fit DATA -o model.ibp"),
+                _fit_again(facts, longer.get(facts.ending, "")),
             )
         ]
     return []
@@ -267,9 +298,9 @@ def _about_trust(facts: Facts) -> list[Advice]:
             Advice(
                 "do",
                 "See which features come back",
-                "This was fitted once. From other random starts the features that are really "
-                "there come back; the others do not.",
-                "ibp fit DATA --restarts 5 -o model.ibp",
+                "This was fitted once. Features that are really there tend to come back from other "
+                "random starts; accidents do not.",
+                _fit_again(facts, "--restarts 5"),
             )
         )
     elif facts.n_components:
@@ -279,8 +310,8 @@ def _about_trust(facts: Facts) -> list[Advice]:
             Advice(
                 "look",
                 "Many assignments are unsure",
-                f"{percent(facts.toss_ups)} of all yes/no answers are nearly a toss-up, most of "
-                f"them in {listed(facts.unsure)}. Count on averages rather than on single rows.",
+                f"{percent(facts.toss_ups)} of all yes/no answers are nearly a toss-up, above "
+                f"all in {listed(facts.unsure)}. Count on averages rather than on single rows.",
             )
         )
     return found
@@ -303,7 +334,14 @@ def _about_restarts(facts: Facts) -> Advice:
             f"Be careful with {listed(facts.not_returned)}",
             f"No other restart found anything alike. {clearly}.",
         )
-    return Advice("good", "The features came back", f"{clearly}, and so can be trusted.")
+    return Advice("good", "The features came back", f"{clearly}: they do not hang on the start.")
+
+
+def _fit_again(facts: Facts, options: str) -> str:
+    """The command that fits by the same method with some more options."""
+    label = LABELS.get(facts.method)
+    method = f"--method {label}" if label else ""
+    return " ".join(f"ibp fit DATA {method} {options} -o model.ibp".split())
 
 
 def _is(n: int) -> str:

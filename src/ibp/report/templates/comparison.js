@@ -4,12 +4,35 @@ const COLOURS = {
   dark: ["#8ab0ff", "#f5a266", "#6fd09f", "#d49af5", "#e6c25a", "#5fd0e0", "#f58aac", "#a8b2c0", "#a9a8ff", "#bccf5a", "#d8a98a", "#e6e9ef"],
 };
 
+// Powers of ten; where there are too few of them, twice and five times these, or even steps.
+function timeTicks(first, last) {
+  for (const factors of [[1], [1, 2, 5]]) {
+    const ticks = [];
+    for (let power = Math.floor(first); power <= last; power++) {
+      for (const factor of factors) ticks.push(Number(`${factor}e${power}`));
+    }
+    const inside = ticks.filter((tick) => Math.log10(tick) >= first && Math.log10(tick) <= last);
+    if (inside.length > 2) return inside;
+  }
+  return niceTicks(10 ** first, 10 ** last, 3);
+}
+
+function timeText(seconds) {
+  return seconds < 0.01 ? `${said(1000 * seconds)} ms` : `${said(seconds)} s`;
+}
+
 if (data.fits.length) {
   const hidden = new Set();
   const colour = (label) => {
     const colours = COLOURS[isDark() ? "dark" : "light"];
     return colours[data.labels.indexOf(label) % colours.length];
   };
+  // Where a fit was scored; a score that is no number leaves a gap.
+  for (const fit of data.fits) {
+    fit.path = fit.seconds
+      .map((seconds, i) => ({ seconds: Math.max(seconds, 1e-3), score: fit.scores[i], sweep: fit.sweeps[i], fit }))
+      .filter((point) => point.score !== null);
+  }
   const stage = make("div", {});
   const readout = make("p", { class: "readout", "aria-live": "polite" });
   byId("score-chart").append(stage, readout);
@@ -33,60 +56,73 @@ if (data.fits.length) {
 
   function redraw() {
     for (const [label, key] of keys) key.style.background = colour(label);
-    const fits = data.fits.filter((fit) => !hidden.has(fit.label) && fit.seconds.length);
-    readout.textContent = fits.length ? "Point at a line to read it." : "All methods are hidden.";
+    const fits = data.fits.filter((fit) => !hidden.has(fit.label) && fit.path.length);
+    const nothing = data.labels.every((label) => hidden.has(label)) ? "All methods are hidden." : "There is no score to draw.";
+    readout.textContent = fits.length ? "Point at a line, or move with the arrow keys, to read it." : nothing;
     if (!fits.length || !width) return stage.replaceChildren();
-    const all = fits.flatMap((fit) => fit.seconds.map((s, i) => [Math.max(s, 1e-3), fit.scores[i]])).filter((p) => p[1] !== null);
-    const times = all.map((p) => p[0]), scores = all.map((p) => p[1]).sort((a, b) => a - b);
+    const all = fits.flatMap((fit) => fit.path);
+    const times = all.map((p) => p.seconds), scores = all.map((p) => p.score).sort((a, b) => a - b);
     // The first sweeps can be very bad; the chart ends below where nearly all scores are.
-    const top = scores[scores.length - 1];
-    const finals = fits.map((fit) => fit.scores[fit.scores.length - 1]);
+    const finals = fits.map((fit) => fit.path[fit.path.length - 1].score);
     let low = Math.min(scores[Math.floor(0.06 * scores.length)], ...finals);
-    let high = top;
+    let high = scores[scores.length - 1];
     const room = (high - low || Math.abs(high) || 1) * 0.06;
     low -= room;
     high += room;
-    let first = Math.log10(Math.min(...times)), last = Math.log10(Math.max(...times));
+    let [first, last] = extent(times).map(Math.log10);
     if (last - first < 0.3) { first -= 0.3; last += 0.3; }
-    const height = Math.max(260, Math.min(400, width * 0.5)), left = 56, right = width - 16, roof = 10, floor = height - 42;
-    const x = (seconds) => left + ((right - left) * (Math.log10(Math.max(seconds, 1e-3)) - first)) / (last - first);
+    const height = Math.max(260, Math.min(400, width * 0.5)), levels = niceTicks(low, high, 5), left = leftMargin(levels), right = width - 16, roof = 10, floor = height - 42;
+    const x = (seconds) => left + ((right - left) * (Math.log10(seconds) - first)) / (last - first);
     const y = (score) => floor - ((floor - roof) * (Math.max(score, low) - low)) / (high - low);
-    const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": `Held-out score against seconds for ${fits.length} fits` });
-    valueAxis(svg, niceTicks(low, high, 5), y, left, right);
-    for (let power = Math.ceil(first); power <= last; power++) {
+    const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", tabindex: "0", "aria-label": `Held-out score against seconds for ${fits.length} ${fits.length === 1 ? "fit" : "fits"}` });
+    valueAxis(svg, levels, y, left, right);
+    for (const time of timeTicks(first, last)) {
       svg.append(
-        draw("line", { class: "grid", x1: x(10 ** power), x2: x(10 ** power), y1: roof, y2: floor }),
-        draw("text", { x: x(10 ** power), y: floor + 18, "text-anchor": "middle", text: `${10 ** power} s`.replace("0.001", "1 ms").replace("1 ms s", "1 ms") })
+        draw("line", { class: "grid", x1: x(time), x2: x(time), y1: roof, y2: floor }),
+        draw("text", { x: x(time), y: floor + 18, "text-anchor": "middle", text: timeText(time) })
       );
     }
     svg.append(draw("text", { x: (left + right) / 2, y: height - 4, "text-anchor": "middle", text: "seconds of fitting" }));
     const best = data.labels[0];
-    const points = [];
+    const points = fits.flatMap((fit) => fit.path.map((point) => ({ ...point, x: x(point.seconds), y: y(point.score) })));
     for (const fit of [...fits].reverse()) {
-      const path = fit.seconds.map((s, i) => {
-        points.push({ x: x(s), y: y(fit.scores[i]), fit, i });
-        return `${i ? "L" : "M"}${x(s).toFixed(1)} ${y(fit.scores[i]).toFixed(1)}`;
-      }).join("");
-      const end = fit.seconds.length - 1;
+      const path = fit.path.map((p, i) => `${i ? "L" : "M"}${x(p.seconds).toFixed(1)} ${y(p.score).toFixed(1)}`).join("");
+      const end = fit.path[fit.path.length - 1];
       svg.append(
         draw("path", { d: path, fill: "none", stroke: colour(fit.label), "stroke-width": fit.label === best ? 2.8 : 1.8, "stroke-linejoin": "round", "data-fit": fit.label }),
-        draw("circle", { cx: x(fit.seconds[end]), cy: y(fit.scores[end]), r: 4, fill: colour(fit.label) })
+        draw("circle", { cx: x(end.seconds), cy: y(end.score), r: 4, fill: colour(fit.label) })
       );
     }
     const mark = draw("circle", { r: 7, fill: "none", "stroke-width": 2, visibility: "hidden" });
     svg.append(mark);
-    const near = (event) => {
-      const frame = svg.getBoundingClientRect();
-      const [px, py] = [event.clientX - frame.left, event.clientY - frame.top];
-      const found = points.reduce((a, b) => ((a.x - px) ** 2 + (a.y - py) ** 2 <= (b.x - px) ** 2 + (b.y - py) ** 2 ? a : b));
+    let at = -1;
+    const show = (i) => {
+      at = Math.max(0, Math.min(points.length - 1, i));
+      const found = points[at];
       mark.setAttribute("cx", found.x);
       mark.setAttribute("cy", found.y);
       mark.setAttribute("stroke", colour(found.fit.label));
       mark.setAttribute("visibility", "visible");
-      readout.textContent = `${found.fit.label}, seed ${found.fit.seed}: score ${said(found.fit.scores[found.i], 5)} after ${said(found.fit.seconds[found.i])} s and ${found.fit.sweeps[found.i]} sweeps.`;
+      readout.textContent = `${found.fit.label}, seed ${found.fit.seed}: score ${said(found.score, 5)} after ${said(found.seconds)} s and ${found.sweep} ${found.sweep === 1 ? "sweep" : "sweeps"}.`;
+    };
+    const near = (event) => {
+      const frame = svg.getBoundingClientRect();
+      const [px, py] = [event.clientX - frame.left, event.clientY - frame.top];
+      const away = (point) => (point.x - px) ** 2 + (point.y - py) ** 2;
+      show(points.reduce((a, b, i) => (away(points[a]) <= away(b) ? a : i), 0));
     };
     svg.addEventListener("pointermove", near);
     svg.addEventListener("pointerdown", near);
+    // Left and right go along a line, up and down to the end of another.
+    svg.addEventListener("keydown", (event) => {
+      const along = { ArrowLeft: -1, ArrowRight: 1 }[event.key], across = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+      if (!along && !across) return;
+      event.preventDefault();
+      if (along || at < 0) return show(at < 0 ? fits[0].path.length - 1 : at + along);
+      const now = fits.indexOf(points[at].fit);
+      const fit = fits[Math.max(0, Math.min(fits.length - 1, now + across))];
+      show(points.findLastIndex((point) => point.fit === fit));
+    });
     stage.replaceChildren(svg);
   }
   whenSized(stage, (now) => {

@@ -8,10 +8,11 @@ function byId(id) {
 }
 
 function floats(packed) {
-  const text = atob(packed);
+  const double = packed.startsWith("double:");
+  const text = atob(double ? packed.slice(7) : packed);
   const bytes = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
-  return new Float32Array(bytes.buffer);
+  return double ? new Float64Array(bytes.buffer) : new Float32Array(bytes.buffer);
 }
 
 function fill(node, attributes, children) {
@@ -42,7 +43,7 @@ function said(value, digits = 3) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   const size = Math.abs(value);
   if (size === 0) return "0";
-  if (size >= 1e7 || size < 1e-3) return value.toExponential(Math.max(digits - 1, 1));
+  if (size >= 10 ** Math.max(7, digits + 3) || size < 1e-3) return value.toExponential(Math.max(digits - 1, 1));
   const places = Math.max(digits - 1 - Math.floor(Math.log10(size)), 0);
   return value.toLocaleString("en", { maximumFractionDigits: Math.min(places, 10) });
 }

@@ -79,7 +79,10 @@ const explorer = (() => {
   const offNote = make("summary", {});
   const off = make("details", {}, offNote, offList);
   const faint = make("p", { class: "empty" });
-  const reset = make("button", { type: "button", text: "Reset to what the model found", disabled: true, onclick: () => open(at) });
+  const reset = make("button", { type: "button", text: "Reset to what the model found", disabled: true, onclick: () => {
+    open(at);
+    select.focus({ preventScroll: true }); // the button is disabled now, and would lose the focus
+  } });
   const sumTitle = make("h3", {});
   body.append(picker, scores, stage, sumTitle, onList, faint, off, make("p", { class: "tools" }, reset));
   if (data.image) body.classList.add("pictures");
@@ -99,15 +102,17 @@ const explorer = (() => {
       let low = Infinity, high = -Infinity;
       for (const value of [...seen, ...sum]) if (Number.isFinite(value)) { low = Math.min(low, value); high = Math.max(high, value); }
       const scale = { kind: "sequential", low, high };
-      const most = Math.max(largest(left), (high - low) / 4);
-      const residual = { kind: "diverging", low: -most, high: most };
+      const span = Math.max(largest(left), (high - low) / 4);
+      const residual = { kind: "diverging", low: -span, high: span };
       pictureTrio = [
         [picture("Observed", seen, scale), "Observed", scale],
-        [picture("Reconstruction", sum, scale), "Reconstruction", scale],
+        [picture("Rebuilt", sum, scale), "Rebuilt", scale],
         [picture("What is left", left, residual), "What is left", residual],
       ];
       const figures = pictureTrio.map(([drawn, name]) => make("figure", {}, make("figcaption", { text: name }), drawn.canvas));
-      stage.replaceChildren(make("div", { class: "triptych" }, ...figures));
+      // Not so tall that the switches below would hide behind them.
+      const widest = `max(15rem, min(44rem, ${3 * 45 * pictureRatio()}vh))`;
+      stage.replaceChildren(place(make("div", { class: "triptych" }, ...figures), { maxWidth: widest }));
     }
     pictureTrio[1][0].update(sum, pictureTrio[1][2]);
     pictureTrio[2][0].update(left, pictureTrio[2][2]);
@@ -205,7 +210,7 @@ const explorer = (() => {
       make("span", { class: "head" }, make("span", { text: data.image ? `${k}` : `Feature ${k}` }), make("span", { class: "state" })),
       details
     );
-    toggle.setAttribute("aria-label", `Feature ${k}`);
+    if (data.image) toggle.setAttribute("aria-label", `Feature ${k}`);
     toggles.set(k, toggle);
     return make("li", {}, toggle);
   }

@@ -1,21 +1,23 @@
 // The fit sweep by sweep, errors of the rows, and which features are on together.
 {
-  const { evidence, n_components: components, seconds } = data.history;
+  const { sweeps, evidence, n_components: components, seconds } = data.history;
   const passed = (i) => (seconds[i] === undefined || seconds[i] === null ? "" : `, after ${said(seconds[i])} s`);
   curve(byId("evidence-chart"), {
     values: evidence,
+    sweeps,
     name: "Evidence",
-    say: (i) => `evidence ${said(evidence[i], 7)}${passed(i)}`,
+    say: (i) => `evidence ${said(evidence[i], 9)}${passed(i)}`,
   });
   curve(byId("components-chart"), {
     values: components,
+    sweeps,
     name: "Number of features",
     whole: true,
     say: (i) => `${components[i]} ${components[i] === 1 ? "feature" : "features"}${passed(i)}`,
   });
 }
 
-if (data.row_errors) histogram(byId("error-chart"), data.row_errors, { name: "Errors of the rows", unit: "rows" });
+if (data.row_errors) histogram(byId("error-chart"), data.row_errors, { name: "Errors of the rows", unit: "row" });
 else byId("error-chart").append(make("p", { class: "empty", text: "Nothing was observed in any row." }));
 
 if (data.pairs) {

@@ -52,6 +52,12 @@ function featureScale(values) {
   return data.signed ? { kind: "diverging", low: -most, high: most } : { kind: "sequential", low: 0, high: most };
 }
 
+// Width over height; a very long picture is squeezed, or it would be a thread or a tower.
+const LONGEST = 4;
+function pictureRatio() {
+  return Math.max(1 / LONGEST, Math.min(LONGEST, data.image[1] / data.image[0]));
+}
+
 // Repaints every picture that is still on the page when the theme changes.
 const pictures = new Set();
 whenThemeChanges(() => {
@@ -64,6 +70,7 @@ whenThemeChanges(() => {
 function picture(label, values, scale) {
   const [height, width] = data.image;
   const canvas = make("canvas", { class: "picture", role: "img", "aria-label": label });
+  if (pictureRatio() !== width / height) place(canvas, { aspectRatio: String(pictureRatio()) });
   const own = {
     canvas,
     paint: () => paint(canvas, own.values, width, height, own.scale),

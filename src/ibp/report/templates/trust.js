@@ -12,7 +12,7 @@ if (data.restarts && byId("restart-matrix")) {
     rows: restarts.length,
     columns: features.length,
     scale: { kind: "sequential", low: 0, high: 1 },
-    label: `Similarity of ${features.length} features with ${restarts.length} other restarts`,
+    label: `Similarity of ${features.length} features with ${restarts.length} other ${restarts.length === 1 ? "restart" : "restarts"}`,
     acrossNames: features,
     downNames: restarts,
     ends: ["0: nothing like it", "1: the same"],
