@@ -160,7 +160,14 @@ def test_fit_for_machines(call, folder):
     assert result["restarts"]["came_back"] == 4 and result["restarts"]["similarity"] > 0.95
     assert result["held_out"] == model.notes_["held_out"]
     assert 0.7 < result["variance_explained"] < 1
-    assert set(model.notes_) == {"data", "versions", "fitted_at", "seconds", "held_out"}
+    assert set(model.notes_) == {
+        "data",
+        "method",
+        "versions",
+        "fitted_at",
+        "seconds",
+        "held_out",
+    }
     assert model.notes_["data"] == "holes.csv"
     # The score of the last sweep of all is that of the fit, if it was the one that was kept.
     assert sweeps[0]["held_out"] is not None

@@ -382,6 +382,8 @@ def test_numbers_as_people_say_them():
 def facts(**changes):
     known = wording.Facts(
         method="MEIBP",
+        label=None,
+        limit=None,
         n_rows=100,
         n_rows_fit=100,
         n_columns=9,
@@ -489,3 +491,18 @@ def test_json_cannot_end_its_script():
     text = script_json({"name": "</script><!--\u2028&"})
     assert not set("<>&\u2028") & set(text)
     assert plain_number(float("nan")) is None and plain_number(3.0) == 3
+
+
+def test_commands_fit_as_the_model_was_fitted():
+    def command(**changes):
+        (item,) = (a for a in wording.advice(facts(n_restarts=1, **changes)) if a.command)
+        return item.command
+
+    assert command() == "ibp fit DATA --restarts 5 -o model.ibp"
+    assert "--method aibp --restarts" in command(method="AcceleratedGibbs")
+    labelled = command(method="AcceleratedGibbs", label="t-aibp", limit=7)
+    assert "--method t-aibp --components 7 --restarts" in labelled
+    model = MEIBP(3, random_state=0, n_jobs=1).fit(make_data())
+    for method, label in [("meibp", "meibp"), ("meibp-default", None), ("rm -rf", None), (3, None)]:
+        model.notes_ = {"method": method}
+        assert gather(model, make_data()).facts().label == label

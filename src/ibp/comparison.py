@@ -136,8 +136,9 @@ class Comparison:
     def ranking(self) -> list[MethodScore]:
         """The methods, best first, by the mean of their final scores."""
         rows = []
-        for label in dict.fromkeys(fit.label for fit in self.fits):
-            fits = [fit for fit in self.fits if fit.label == label]
+        scored = [fit for fit in self.fits if fit.log_likelihood]
+        for label in dict.fromkeys(fit.label for fit in scored):
+            fits = [fit for fit in scored if fit.label == label]
             final = [fit.log_likelihood[-1] for fit in fits]
             rows.append(
                 MethodScore(

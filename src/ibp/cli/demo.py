@@ -22,6 +22,7 @@ EXAMPLES = (
     "ibp demo -o elsewhere --force",
 )
 IMAGE_SHAPE = (8, 8)
+METHOD = "meibp-default"
 RESTARTS = 3
 SHOWN_FEATURES = 24
 
@@ -54,12 +55,12 @@ def demo(
             check_outputs({data: (), model_path: (), page: ()}, force=force)
             reporter.stage("Loading")
             table = _digits()
-            estimator = make_estimator("meibp-default", None, n_init=RESTARTS, random_state=0)
+            estimator = make_estimator(METHOD, None, n_init=RESTARTS, random_state=0)
             model, seconds = fit_table(
                 reporter,
                 estimator,
                 table,
-                method=f"{RESTARTS} starts",
+                method=METHOD,
                 held_out=None,
                 image_shape=IMAGE_SHAPE,
             )

@@ -172,6 +172,7 @@ def fit_table(
         model.feature_names_in_ = np.array(table.column_names, dtype=object)
     model.notes_ = {
         "data": table.source,
+        "method": method,
         "versions": versions(),
         "fitted_at": datetime.now().astimezone().isoformat(timespec="seconds"),
         "seconds": round(seconds, 3),

@@ -112,6 +112,8 @@ class ReportContent:
         rare = measured.on_counts < wording.FEW_ROWS
         return wording.Facts(
             method=type(self.model).__name__,
+            label=self.notes.method,
+            limit=self.model.n_components,
             n_rows=measured.row_counts.size,
             n_rows_fit=int(self.model.n_samples_fit_),
             n_columns=measured.column_counts.size,

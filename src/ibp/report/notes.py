@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ibp.persistence import versions
+from ibp.registry import METHODS
 from ibp.report.encoding import clean_name
 
 MOST_VERSIONS = 20
@@ -27,6 +28,7 @@ class Notes:
     """Notes of the fit; None where there is none."""
 
     data: str | None
+    method: str | None
     image_shape: tuple[int, int] | None
     held_out: HeldOut | None
     versions: dict[str, str]
@@ -40,6 +42,7 @@ class Notes:
         seconds = _number(notes.get("seconds"))
         return cls(
             data=_text(notes.get("data")),
+            method=_label(notes.get("method")),
             image_shape=_shape(notes.get("image_shape")),
             held_out=_held_out(notes.get("held_out")),
             versions=_versions(notes.get("versions")),
@@ -50,6 +53,12 @@ class Notes:
 
 def _text(value: Any) -> str | None:
     return clean_name(value) if isinstance(value, str) and value else None
+
+
+def _label(value: Any) -> str | None:
+    """A method of ours, if it is not the one that a fit takes anyway."""
+    known = isinstance(value, str) and value in METHODS and value != "meibp-default"
+    return value if known else None
 
 
 def _versions(value: Any) -> dict[str, str]:

@@ -147,6 +147,8 @@ class Facts:
     """What the sentences of the head are made of."""
 
     method: str
+    label: str | None
+    limit: int | None
     n_rows: int
     n_rows_fit: int
     n_columns: int
@@ -339,9 +341,12 @@ def _about_restarts(facts: Facts) -> Advice:
 
 def _fit_again(facts: Facts, options: str) -> str:
     """The command that fits by the same method with some more options."""
-    label = LABELS.get(facts.method)
+    label = facts.label or LABELS.get(facts.method)
     method = f"--method {label}" if label else ""
-    return " ".join(f"ibp fit DATA {method} {options} -o model.ibp".split())
+    limit = ""
+    if facts.limit is not None and "--components" not in options:
+        limit = f"--components {facts.limit}"
+    return " ".join(f"ibp fit DATA {method} {limit} {options} -o model.ibp".split())
 
 
 def _is(n: int) -> str:
