@@ -392,3 +392,44 @@ def test_a_column_taken_for_names_is_told(tmp_path):
     assert read_table(path, index="price").names_from is None  # it was asked for
     path.write_text(",b,c\nu,1,2\nv,3,4\n")
     assert read_table(path).names_from is None  # as frames are written
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "1,2\n3,4\n",
+        "a,b\n1,2\n\n3,4",
+        "a;b\r\n1.5;-2e-3\r\n+.5;4.\r\n",
+        "\ufeffa\tb\n1\t2\n",
+        "1\n2\n3\n",
+        "a,b\n1,\n3,4\n",
+        "a,b\n1,nan\n3,NA\n",
+        "n,a\nu,1\nv,2\n",
+        'a,b\n"1",2\n3,"4"\n',
+        "a,b\n 1 , 2\n3,4\n",
+    ],
+)
+def test_small_files_are_read_as_large_ones_are(content, tmp_path, monkeypatch):
+    path = tmp_path / "table.csv"
+    path.write_text(content, encoding="utf-8", newline="")
+    small = read_table(path)
+    monkeypatch.setattr("ibp.files.delimited.SMALL", -1)
+    large = read_table(path)
+    np.testing.assert_array_equal(small.values, large.values)
+    assert small.values.dtype == large.values.dtype and small.values.flags.c_contiguous
+    assert (small.row_names, small.column_names) == (large.row_names, large.column_names)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["a,b\n1,2\n3\n", "a,b\n1,2\n3,4,5\n", "a,b\n1,x\n", "a,b\n1,inf\n", "a,b\n1,1e999\n"],
+)
+def test_small_files_are_refused_as_large_ones_are(content, tmp_path, monkeypatch):
+    path = tmp_path / "table.csv"
+    path.write_text(content)
+    with pytest.raises(DataFileError) as small:
+        read_table(path)
+    monkeypatch.setattr("ibp.files.delimited.SMALL", -1)
+    with pytest.raises(DataFileError) as large:
+        read_table(path)
+    assert str(small.value) == str(large.value)

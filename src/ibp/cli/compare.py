@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -99,6 +100,7 @@ def compare(
         from ibp.comparison import compare as run_comparison
         from ibp.compiled import compilation_reported
 
+        gc.enable()  # which loading went without
         with compilation_reported(reporter.compiling), places_named(table):
             comparison = run_comparison(
                 table.values,

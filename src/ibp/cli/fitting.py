@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import warnings
 from datetime import datetime
@@ -159,6 +160,7 @@ def fit_table(
     reporter.stage(f"Fitting {table.source}: {n_rows:,} x {n_columns:,}, {method}")
     callback = SweepCallback(reporter, held_out, estimator.n_init, estimator.time_limit)
     estimator.set_params(callbacks=callback)
+    gc.enable()  # which loading went without
     started = time.perf_counter()
     with places_named(table), compilation_reported(reporter.compiling):
         if image_shape is not None:  # pixels have one unit, though some hardly vary

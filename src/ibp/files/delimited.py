@@ -38,6 +38,8 @@ DIALECTS = ((",", "."), ("\t", "."), (";", "."), (";", ","), ("\t", ","), (" ", 
 # As much is looked at for that: so many lines, or fewer if they are long.
 N_LINES = 200
 N_CHARACTERS = 300_000
+# Up to this size, NumPy is done before Arrow is loaded.
+SMALL = 4_000_000
 # Where there is too little memory for Arrow, files up to this size are read slowly.
 SLOW_LIMIT = 20_000_000
 
@@ -72,8 +74,8 @@ def read(path: Path, options: Options) -> Table:
     options.refuse(path.name, "key")
     try:
         layout = _detect(path, options)
-        quick = None
-        if _has_room_for_arrow(path, layout) and not layout.aligned:
+        quick = _read_small(path, layout)
+        if quick is None and _has_room_for_arrow(path, layout) and not layout.aligned:
             quick = _read_quickly(path, layout)
         values, row_names = quick or _read_slowly(path, layout)
     except UnicodeDecodeError as error:
@@ -254,6 +256,26 @@ def _is_number(cell: str, decimal: str) -> bool:
 
 
 # Reading
+
+
+def _read_small(path: Path, layout: Layout) -> tuple[Any, list[str] | None] | None:
+    """Parse a small file of numbers alone with NumPy; None if it is not that."""
+    plain = len(layout.kept) == layout.n_cells and not layout.yes_no and not layout.aligned
+    gzipped = path.suffix.lower() == ".gz"
+    if not plain or gzipped or layout.decimal != "." or path.stat().st_size > SMALL:
+        return None
+    try:
+        values = np.loadtxt(
+            path,
+            delimiter=layout.delimiter,
+            comments=None,
+            skiprows=layout.header_lines,
+            ndmin=2,
+            encoding="utf-8-sig",
+        )
+    except ValueError:
+        return None
+    return (values, None) if np.isfinite(values).all() else None
 
 
 def _has_room_for_arrow(path: Path, layout: Layout) -> bool:
