@@ -13,9 +13,10 @@ def main() -> None:
     """Run the command line and leave with its exit code."""
     try:
         _prepare()
-        sys.exit(_run())
+        code = _run()
     except KeyboardInterrupt:  # before a command has begun
-        sys.exit(130)
+        code = 130
+    _leave(code)
 
 
 def _prepare() -> None:
@@ -28,6 +29,16 @@ def _prepare() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     if os.environ.get("COLUMNS") == "0":  # a width that is not known, where nothing would fit
         del os.environ["COLUMNS"]
+
+
+def _leave(code: int) -> None:
+    """End at once: every file is written, and to take all modules apart would take a while."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:  # nobody reads on; as if SIGPIPE had ended us
+        code = code or 141
+    os._exit(code)
 
 
 def _run() -> int:
