@@ -5,8 +5,8 @@ How sure can one be?
 A fit always returns an answer. Three questions tell how far to trust it: do other starts find the
 same features, does a different number of features predict better, and how much would each single
 assignment cost if it were the other way round? Here the truth is known, so the answers can be
-checked. The noise was chosen so that all three have something to say; with less of it every answer
-is right, and with much more the held-out score hardly tells numbers apart.
+checked. The noise was chosen so that all three have something to say: in heavier noise the held-out
+score hardly tells numbers apart.
 """
 
 from itertools import pairwise
