@@ -118,7 +118,7 @@ def test_permission_denied_to_anyone(tmp_path, monkeypatch):
 
 def test_missing_package(tmp_path, monkeypatch):
     path = tmp_path / "data.csv"
-    path.write_text("1,2\n")
+    path.write_text("1,2\n3,\n")  # with a gap, which NumPy does not read
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     sentence = refusal(path)
     assert "needs the package pyarrow" in sentence
@@ -555,7 +555,7 @@ def test_folders_without_images(tmp_path):
 
 
 def test_a_matrix_beyond_memory(tmp_path, monkeypatch):
-    (tmp_path / "data.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "data.csv").write_text("a,b\n1,?\n")
     np.save(tmp_path / "data.npy", np.ones((3, 2), dtype=np.int32))
     frame().to_parquet(tmp_path / "data.parquet")
 
