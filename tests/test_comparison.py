@@ -75,6 +75,16 @@ def test_fits_do_not_see_what_is_hidden(held_out):
     assert held_out.n_hidden == held_out.hidden.sum()
 
 
+def test_what_fits_see_is_made_once_and_shifted_apart():
+    data = make_block_images(40, noise_std=0.3, random_state=0).data
+    held_out = HeldOut.of(data, 0)
+    seen = held_out.training
+    before = seen.copy()
+    _, shift, _ = scored("bnmf", held_out)
+    assert shift > 0 and held_out.training is seen
+    np.testing.assert_array_equal(seen, before)
+
+
 # What is scored, and when
 
 

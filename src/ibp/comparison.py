@@ -277,7 +277,7 @@ def fit_scored(
 
     X = held_out.training
     if shift:
-        X += X.dtype.type(shift)
+        X = X + X.dtype.type(shift)
     recorder = Recorder(record, score, told)
     model.set_params(callbacks=recorder)
     with warnings.catch_warnings(record=True) as caught:

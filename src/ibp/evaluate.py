@@ -7,6 +7,7 @@ use these functions, so that their numbers can be compared.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -76,9 +77,9 @@ class HeldOut:
             raise ValueError("All entries that would be hidden are missing: X is missing too much.")
         return held_out
 
-    @property
+    @cached_property
     def training(self) -> npt.NDArray[np.floating]:
-        """What fits see: NaN where it is hidden."""
+        """What fits see: NaN where it is hidden. Made once; not to be changed."""
         return np.where(self.hidden, self.data.dtype.type(np.nan), self.data)
 
     @property
