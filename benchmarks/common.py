@@ -27,11 +27,12 @@ from threadpoolctl import threadpool_info
 
 from ibp import MEIBP
 from ibp.blas import single_threaded_blas
+from ibp.data import Observations, summarize
 from ibp.datasets import make_binary_factors
 from ibp.estimators.hyperparameters import INTERCEPT_STDS
 from ibp.evaluate import held_out_block, row_log_likelihood
-from ibp.methods.meibp import MEIBPMethod
-from ibp.model import GammaPosterior, Hyperparameters, Observations, summarize
+from ibp.methods.meibp.method import MEIBPMethod
+from ibp.model import GammaPosterior, Hyperparameters
 from ibp.parallel import Workers
 
 HERE = Path(__file__).resolve().parent

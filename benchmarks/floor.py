@@ -21,13 +21,13 @@ import common
 import numpy as np
 
 from ibp.blas import single_threaded_blas
-from ibp.methods import meibp_blocks
-from ibp.methods.meibp import MEIBPMethod
-from ibp.methods.meibp_state import MEIBPState
-from ibp.model import Observations
+from ibp.data import Observations
+from ibp.methods.meibp import blocks as meibp_blocks
+from ibp.methods.meibp.automatic_start import CodesStart
+from ibp.methods.meibp.method import MEIBPMethod
+from ibp.methods.meibp.random_start import RandomStart
+from ibp.methods.meibp.state import MEIBPState
 from ibp.parallel import ranges
-from ibp.starts.automatic import CodesStart
-from ibp.starts.random import RandomStart
 
 # Late enough for the exact search to have all of its budget.
 LATE = 5

@@ -33,7 +33,7 @@ import ibp
 from ibp import MEIBP
 from ibp.blas import single_threaded_blas
 from ibp.datasets import make_binary_factors
-from ibp.methods.beam import BeamPass, Limits
+from ibp.methods.beam_search.beam import BeamPass, Limits
 
 N_SAMPLES, N_FEATURES, N_COMPONENTS = 16_000, 161, 25
 # Rows that beam search places, of the sets above.

@@ -27,8 +27,8 @@ import numpy.typing as npt
 from sklearn.datasets import load_digits
 
 from ibp import MEIBP
-from ibp.methods.assign import FrozenModel
-from ibp.model import Observations
+from ibp.data import Observations
+from ibp.methods.meibp.assign import FrozenModel
 from ibp.parallel import Workers
 from ibp.submodular import OPTIMIZERS, batch
 

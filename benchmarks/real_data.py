@@ -22,8 +22,8 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
 from ibp import MEIBP
+from ibp.data import summarize
 from ibp.evaluate import expected_entries, held_out_block
-from ibp.model import summarize
 
 FILES = {
     "Piano": "piano_16000x161_dft1024.npz",

@@ -21,8 +21,8 @@ import numpy as np
 
 from ibp import MEIBP
 from ibp.blas import single_threaded_blas
-from ibp.starts.automatic import CodesStart
-from ibp.starts.random import RandomStart
+from ibp.methods.meibp.automatic_start import CodesStart
+from ibp.methods.meibp.random_start import RandomStart
 
 BLOCK_SIZE = 2048
 N_FEATURES = 100

@@ -25,12 +25,12 @@ from scipy import sparse
 
 from ibp import MEIBP
 from ibp.blas import single_threaded_blas
-from ibp.methods.meibp import LARGEST_BLOCK
-from ibp.model import Observations
+from ibp.data import Observations
+from ibp.methods.meibp.automatic_start import CodesStart
+from ibp.methods.meibp.method import LARGEST_BLOCK
+from ibp.methods.meibp.random_start import RandomStart
 from ibp.model.statistics import data_sums
 from ibp.parallel import ranges
-from ibp.starts.automatic import CodesStart
-from ibp.starts.random import RandomStart
 
 N_COMPONENTS = 25
 # Late enough in a fit for the exact search to have all of its budget, and for large blocks.

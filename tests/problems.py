@@ -6,18 +6,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ibp import MEIBP
-from ibp.methods.meibp import MEIBPMethod
-from ibp.model import (
-    Factors,
-    GammaPosterior,
-    Hyperparameters,
-    Observations,
-    Statistics,
-    evidence,
-    summarize,
-)
+from ibp.data import Observations, summarize
+from ibp.methods.meibp.method import MEIBPMethod
+from ibp.methods.meibp.random_start import RandomStart
+from ibp.model import Factors, GammaPosterior, Hyperparameters, Statistics, evidence
 from ibp.model.ibp_prior import column_multiplicities
-from ibp.starts.random import RandomStart
 
 
 def random_data(rng, n_samples, n_features, n_components=3, missing="none"):

@@ -20,6 +20,7 @@ from enumeration import (
 )
 from ibp.blas import single_threaded_blas
 from ibp.compiled import kernel
+from ibp.data import Observations
 from ibp.kernels.accelerated_gibbs import (
     count_rows,
     refresh,
@@ -27,7 +28,7 @@ from ibp.kernels.accelerated_gibbs import (
     sample_rows,
 )
 from ibp.methods.accelerated_gibbs import AcceleratedGibbsMethod
-from ibp.model import GammaPosterior, Hyperparameters, Known, Observations
+from ibp.model import GammaPosterior, Hyperparameters, Known
 from ibp.model.assignment_priors import FinitePrior, UnboundedPrior
 from ibp.model.collapsed import draw_factors
 from ibp.model.ibp_prior import harmonic_number

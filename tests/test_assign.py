@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ibp.methods.assign import FrozenModel
-from ibp.model import Observations
+from ibp.data import Observations
+from ibp.methods.meibp.assign import FrozenModel
 from ibp.parallel import Workers
 
 

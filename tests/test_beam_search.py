@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from scipy.special import betaln, gammaln
 
+from ibp.data import Observations, summarize
 from ibp.datasets import make_block_images
 from ibp.loop import run
-from ibp.methods.beam import BeamPass, Limits
-from ibp.methods.beam_naive import dense_log_joint
-from ibp.methods.beam_search import BeamSearchMethod, Fitting
-from ibp.model import Hyperparameters, Observations, summarize
+from ibp.methods.beam_search.beam import BeamPass, Limits
+from ibp.methods.beam_search.method import BeamSearchMethod, Fitting
+from ibp.methods.beam_search.naive import dense_log_joint
+from ibp.model import Hyperparameters
 from ibp.parallel import Workers
 from ibp.starts.codes_and_factors import CodesAndFactors
 from problems import never, random_data, random_hyperparameters, stop_after

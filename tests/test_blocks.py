@@ -13,15 +13,17 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from ibp import MEIBP
-from ibp.methods import meibp, meibp_blocks
-from ibp.methods.meibp import MEIBPMethod
-from ibp.methods.meibp_blocks import improve_block, update_block, visit_one_by_one
-from ibp.model import Hyperparameters, Observations, Statistics, summarize
+from ibp.data import Observations, summarize
+from ibp.methods.meibp import automatic_start  # noqa: F401, whose pieces are made small
+from ibp.methods.meibp import blocks as meibp_blocks
+from ibp.methods.meibp import method as meibp
+from ibp.methods.meibp.blocks import improve_block, update_block, visit_one_by_one
+from ibp.methods.meibp.given_start import GivenStart
+from ibp.methods.meibp.method import MEIBPMethod
+from ibp.model import Hyperparameters, Statistics
 from ibp.model.ibp_prior import log_prior, tangent_log_odds
 from ibp.model.row_objective import likelihood_terms
 from ibp.parallel import ranges
-from ibp.starts import automatic  # noqa: F401, whose pieces are made small
-from ibp.starts.given import GivenStart
 from ibp.submodular import OPTIMIZERS, Problem, maximize
 from ibp.submodular.problem import NO_GROUP
 from problems import (
@@ -337,7 +339,7 @@ def test_pieces_of_a_block_do_not_matter(seed, missing, intercept, size):
     other = deepcopy(state)
     update_block(method, state, state.row_forms(), slice(0, 40))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ibp.model.observations.PIECE_ROWS", size)
+        patch.setattr("ibp.data.observations.PIECE_ROWS", size)
         patch.setattr(meibp_blocks, "ROWS_ONE_BY_ONE", size)
         update_block(method, other, other.row_forms(), slice(0, 40))
     np.testing.assert_array_equal(state.assignments, other.assignments)
@@ -387,10 +389,10 @@ def kinds_of_data():
 @pytest.mark.parametrize("kind", kinds_of_data())
 def test_threads_change_no_bit(monkeypatch, kind, changes):
     # Small pieces, so that there is something to share.
-    monkeypatch.setattr("ibp.model.observations.PIECE_ROWS", 16)
-    monkeypatch.setattr("ibp.model.observations.SPARSE_PIECE_ROWS", 16)
-    monkeypatch.setattr("ibp.model.summary.ROWS_AT_ONCE", 16)
-    monkeypatch.setattr("ibp.methods.meibp_state.COLUMNS_AT_ONCE", 4)
+    monkeypatch.setattr("ibp.data.observations.PIECE_ROWS", 16)
+    monkeypatch.setattr("ibp.data.observations.SPARSE_PIECE_ROWS", 16)
+    monkeypatch.setattr("ibp.data.summary.ROWS_AT_ONCE", 16)
+    monkeypatch.setattr("ibp.methods.meibp.state.COLUMNS_AT_ONCE", 4)
     patched = [
         monkeypatch.setattr(module, "CHUNK", 64)
         for name, module in sys.modules.items()
@@ -409,7 +411,7 @@ def test_threads_change_no_bit(monkeypatch, kind, changes):
 @pytest.mark.parametrize("optimizer", ["local_search", "randomized_double_greedy"])
 @pytest.mark.parametrize("prior", ["shifted", "lof"])
 def test_threads_change_no_bit_of_shuffled_blocks(monkeypatch, optimizer, prior):
-    monkeypatch.setattr("ibp.model.observations.PIECE_ROWS", 16)
+    monkeypatch.setattr("ibp.data.observations.PIECE_ROWS", 16)
     X = kinds_of_data()["missing"]
     settings = {"init": "random", "block_size": 50, "shuffle": True, "max_iter": 6, "tol": 0}
     answers = []
@@ -429,7 +431,7 @@ def test_errors_in_a_thread_are_raised(monkeypatch, kind):
     def fail(*arguments):
         raise Expected
 
-    monkeypatch.setattr("ibp.model.observations.PIECE_ROWS", 16)
+    monkeypatch.setattr("ibp.data.observations.PIECE_ROWS", 16)
     monkeypatch.setattr(meibp_blocks, "improve_rows", fail)
     with pytest.raises(Expected):
         MEIBP(5, init="random", n_jobs=2, random_state=0).fit(kinds_of_data()[kind])
@@ -578,7 +580,7 @@ def test_stopping_between_blocks_leaves_a_consistent_state():
 @pytest.mark.parametrize("missing", ["none", "block"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_complete_rows_are_never_copied(monkeypatch, missing, dtype):
-    monkeypatch.setattr("ibp.model.observations.PIECE_ROWS", 32)
+    monkeypatch.setattr("ibp.data.observations.PIECE_ROWS", 32)
     rng = np.random.default_rng(0)
     Z = rng.random((500, 3)) < 0.4
     X = (Z @ rng.uniform(1, 3, size=(3, 9)) + 0.3 * rng.normal(size=(500, 9))).astype(dtype)

@@ -11,6 +11,7 @@ from scipy.optimize import nnls
 from scipy.stats import expon, invgamma, norm
 
 from ibp import loop
+from ibp.data import Observations
 from ibp.methods.bnmf import (
     ROUNDING,
     BNMFMethod,
@@ -18,7 +19,7 @@ from ibp.methods.bnmf import (
     update_codes,
     update_factors,
 )
-from ibp.model import GammaPosterior, Known, Observations
+from ibp.model import GammaPosterior, Known
 from ibp.parallel import Workers
 from ibp.starts.codes_and_factors import CodesAndFactors
 from problems import assert_not_lower, missing_kinds, never, seeds, stop_after

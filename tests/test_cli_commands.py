@@ -371,7 +371,7 @@ def test_errors_that_are_no_fault_of_the_user_are_not_hidden():
     with pytest.raises(ValueError, match="could not broadcast"), session(quiet=False, json=False):
         from ibp.blas import np as numpy  # raised outside the modules that check input
 
-        exec("np.zeros(3)[:] = np.zeros(2)", {"np": numpy, "__name__": "ibp.methods.meibp"})
+        exec("np.zeros(3)[:] = np.zeros(2)", {"np": numpy, "__name__": "ibp.methods.meibp.method"})
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from scipy import integrate, stats
 
 import naive
+from ibp.data import Observations
 from ibp.model import (
     Factors,
     Hyperparameters,
     NoIntercept,
-    Observations,
     Statistics,
     evidence,
     feature_evidence,

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from ibp import MEIBP
-from ibp.model import Factors, Hyperparameters, Observations, Statistics, evidence, update_factors
+from ibp.data import Observations
+from ibp.model import Factors, Hyperparameters, Statistics, evidence, update_factors
 from ibp.model.row_objective import row_problem
 from ibp.submodular import maximize
 

@@ -13,15 +13,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.special import betaln, digamma, entr, expit, gammaln, logsumexp
 
+from ibp.data import Observations
 from ibp.datasets import make_block_images
 from ibp.kernels.nonnegative_sites import update_sites
 from ibp.loop import run
-from ibp.methods.inmf import INMFMethod
-from ibp.methods.inmf_growth import new_feature
-from ibp.methods.inmf_rows import CovarianceForms
-from ibp.methods.inmf_solution import FeatureProbabilities, objective
+from ibp.methods.inmf.growth import new_feature
+from ibp.methods.inmf.method import INMFMethod
+from ibp.methods.inmf.rows import CovarianceForms
+from ibp.methods.inmf.solution import FeatureProbabilities, objective
 from ibp.methods.row_forms import SharedPatterns
-from ibp.model import Hyperparameters, Observations
+from ibp.model import Hyperparameters
 from ibp.model import expectation_propagation as ep
 from ibp.parallel import Workers
 from ibp.starts.codes_and_factors import CodesAndFactors

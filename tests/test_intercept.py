@@ -10,13 +10,13 @@ from scipy import integrate, stats
 
 import naive
 from ibp import MEIBP
+from ibp.data import Observations
 from ibp.datasets import make_block_images
 from ibp.model import (
     Factors,
     GammaPosterior,
     LearnedIntercept,
     NoIntercept,
-    Observations,
     Statistics,
     evidence,
     removal_gains,

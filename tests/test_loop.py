@@ -13,9 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info
 
 from ibp import MEIBP, stopping
+from ibp.data import Observations
 from ibp.loop import Progress, Stopwatch, deferred_interrupt, run
 from ibp.methods.base import StepReport
-from ibp.model import Observations
 from problems import plain
 
 

@@ -7,20 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ibp.data import Observations
 from ibp.kernels import factors as factor_kernels
 from ibp.kernels.column_hashes import column_hashes
 from ibp.loop import run
-from ibp.methods.meibp import MEIBPMethod
-from ibp.model import (
-    GammaPosterior,
-    Hyperparameters,
-    Observations,
-    Statistics,
-    factors,
-)
+from ibp.methods.meibp.given_start import GivenStart
+from ibp.methods.meibp.method import MEIBPMethod
+from ibp.methods.meibp.random_start import RandomStart
+from ibp.model import GammaPosterior, Hyperparameters, Statistics, factors
 from ibp.model.row_objective import likelihood_terms, row_problem
-from ibp.starts.given import GivenStart
-from ibp.starts.random import RandomStart
 from ibp.submodular import OPTIMIZERS, maximize
 from problems import (
     assert_not_lower,
@@ -405,7 +400,7 @@ def test_settling_stops_when_told_to():
 
 
 def test_statistics_are_summed_anew_now_and_then(monkeypatch):
-    monkeypatch.setattr("ibp.methods.meibp.SWEEPS_BETWEEN_RECOUNTS", 2)
+    monkeypatch.setattr("ibp.methods.meibp.method.SWEEPS_BETWEEN_RECOUNTS", 2)
     method, state = make(7)
     state.statistics.cross += 1e-3  # as if by rounding
     for _ in range(2):

@@ -1,8 +1,9 @@
 import numpy as np
 from hypothesis import given
 
-from ibp.model import Observations, Statistics
-from ibp.model.summary import COMPLETE
+from ibp.data import Observations
+from ibp.data.summary import COMPLETE
+from ibp.model import Statistics
 from problems import missing_kinds, random_data, seeds
 
 

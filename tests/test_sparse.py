@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from ibp import MEIBP
-from ibp.methods.meibp import MEIBPMethod
-from ibp.model import Observations, Statistics, evidence, summarize
-from ibp.starts.random import RandomStart
+from ibp.data import Observations, summarize
+from ibp.methods.meibp.method import MEIBPMethod
+from ibp.methods.meibp.random_start import RandomStart
+from ibp.model import Statistics, evidence
 from problems import missing_kinds, priors, random_hyperparameters, seeds
 
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from ibp import MEIBP
-from ibp.model import Observations, Statistics, summarize
-from ibp.model.summary import COMPLETE, OWN_PATTERN
+from ibp.data import Observations, summarize
+from ibp.data.summary import COMPLETE, OWN_PATTERN
+from ibp.model import Statistics
 from ibp.parallel import Workers
 from problems import missing_kinds, random_data, seeds
 
@@ -68,7 +69,7 @@ def test_moments_of_dense_data(seed, missing, offset, single, rows_at_once):
     X = random_data(rng, rng.integers(1, 60), rng.integers(1, 9), missing=missing) + offset
     X = X.astype(np.float32 if single else np.float64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ibp.model.summary.ROWS_AT_ONCE", rows_at_once)
+        patch.setattr("ibp.data.summary.ROWS_AT_ONCE", rows_at_once)
         summary = summarize(X)
         check_moments(summary, X, 1e-5 if single else 1e-11)
         again = summarize(X, Workers(3))
@@ -89,7 +90,7 @@ def test_moments_and_patterns_of_sparse_data(seed, missing, single, at_once, zer
     X = random_data(rng, rng.integers(1, 60), rng.integers(1, 9), missing=missing)
     X, S = stored(X.astype(np.float32 if single else np.float64), rng, zeros)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ibp.model.summary.STORED_AT_ONCE", at_once)
+        patch.setattr("ibp.data.summary.STORED_AT_ONCE", at_once)
         summary = summarize(S)
     check_moments(summary, X, 1e-5 if single else 1e-11)
     dense = summarize(X)
@@ -154,7 +155,7 @@ def test_patterns_beyond_the_cap(seed, most, as_sparse):
     values = sparse.csr_array(X) if as_sparse else X
     free = summarize(values)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ibp.model.summary.MOST_PATTERNS", most)
+        patch.setattr("ibp.data.summary.MOST_PATTERNS", most)
         capped = summarize(values)
     assert capped.n_patterns <= most
     assert set(np.unique(capped.row_pattern)) <= {OWN_PATTERN, *range(capped.n_patterns)}
@@ -186,7 +187,7 @@ def test_fits_do_not_depend_on_the_cap(monkeypatch, block_size, as_sparse):
     settings["learn_hyperparameters"] = False
     models = []
     for most in (1 << 16, 3):
-        monkeypatch.setattr("ibp.model.summary.MOST_PATTERNS", most)
+        monkeypatch.setattr("ibp.data.summary.MOST_PATTERNS", most)
         models.append(MEIBP(**settings, max_iter=8, tol=0, random_state=0).fit(X))
     one, other = models
     assert one.n_components_ > 1

@@ -27,17 +27,16 @@ from enumeration import (
 )
 from ibp.blas import single_threaded_blas
 from ibp.compiled import kernel
+from ibp.data import Observations, summarize
 from ibp.kernels import uncollapsed_gibbs as kernels
-from ibp.methods.uncollapsed_gibbs import UncollapsedGibbsMethod
+from ibp.methods.uncollapsed_gibbs.method import UncollapsedGibbsMethod
 from ibp.model import (
     GammaPosterior,
     Hyperparameters,
     Known,
-    Observations,
     Statistics,
     log_prior,
     sample_assignments,
-    summarize,
 )
 from ibp.model.assignment_priors import FinitePrior, UnboundedPrior, log_beta_draws, prior_of
 from ibp.model.ibp_prior import column_multiplicities, harmonic_number
@@ -756,7 +755,7 @@ def planted(n_samples=300, n_features=30, n_components=4, seed=1):
 
 @pytest.mark.parametrize("n_components", [None, 5])
 def test_told_to_stop_it_leaves_a_consistent_state(n_components, monkeypatch):
-    monkeypatch.setattr("ibp.methods.uncollapsed_gibbs_rows.PIECE_ROWS", 16)
+    monkeypatch.setattr("ibp.methods.uncollapsed_gibbs.rows.PIECE_ROWS", 16)
     X, _, _ = planted()
     method = make_method(n_components=n_components)
     for n_checks in (0, 1, 5):

@@ -15,20 +15,19 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import betaln, digamma, expit, logsumexp
 
 from ibp.blas import single_threaded_blas
+from ibp.data import Observations, summarize
 from ibp.kernels.mean_field_rows import pass_over_row
 from ibp.loop import run
-from ibp.methods.assign_probabilities import FrozenMeanField
-from ibp.methods.finite_vibp import FiniteSticks, FiniteVIBPMethod
-from ibp.methods.infinite_vibp import InfiniteSticks, InfiniteVIBPMethod
-from ibp.methods.mean_field import entropies
+from ibp.methods.mean_field.assign import FrozenMeanField
+from ibp.methods.mean_field.finite import FiniteSticks, FiniteVIBPMethod
+from ibp.methods.mean_field.infinite import InfiniteSticks, InfiniteVIBPMethod
+from ibp.methods.mean_field.method import entropies
 from ibp.model import (
     GammaPosterior,
     Hyperparameters,
     LearnedIntercept,
-    Observations,
     Statistics,
     factor_posterior,
-    summarize,
 )
 from ibp.model.beta_sticks import BetaSticks, complement_bounds
 from ibp.parallel import Workers

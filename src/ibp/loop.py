@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from ibp import stopping
 from ibp.blas import single_threaded_blas
+from ibp.data import Observations
 from ibp.methods.base import Method, StepReport
-from ibp.model import Observations
 
 StateT = TypeVar("StateT")
 REPORTED = ("evidence", "n_components", "n_changed", "train_log_likelihood", "proven")

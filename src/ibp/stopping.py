@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ibp.model import Observations
+from ibp.data import Observations
 
 BLOCK = 5
 # With Z at rest only the factors still move: then the bound itself decides, at this part of tol,

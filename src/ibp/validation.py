@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import _get_feature_names, validate_data
 
-from ibp.model.summary import Summary
+from ibp.data.summary import Summary
 
 # Squares of larger numbers leave the range of double precision when they are added up.
 LARGEST = 1e100

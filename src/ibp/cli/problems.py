@@ -35,7 +35,7 @@ CHECKING = (
     "ibp.persistence",
     "ibp.registry",
     "ibp.report",
-    "ibp.starts.given",
+    "ibp.methods.meibp.given_start",
     "ibp.validation",
     "sklearn.utils.",
 )

@@ -205,8 +205,8 @@ def summarize_fit(
     """Measure a fit on what it has seen."""
     import numpy as np
 
+    from ibp.data.summary import summarize
     from ibp.evaluate import row_log_likelihood
-    from ibp.model.summary import summarize
     from ibp.parallel import Workers
 
     def squares(codes: Any, components: Any, intercept: Any) -> float:

@@ -14,9 +14,9 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from ibp.blas import reconstruct
+from ibp.data import Observations, summarize
 from ibp.estimators.fitting import IterativeEstimator
 from ibp.evaluate import Explanation, expected_entries, row_log_likelihood
-from ibp.model import Observations, summarize
 from ibp.parallel import Workers
 from ibp.persistence import save_model
 from ibp.validation import check_matrix, check_range

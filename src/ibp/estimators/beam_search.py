@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ibp.data import Observations
 from ibp.estimators.binary import HardAssignmentModel
 from ibp.estimators.fitting import init_constraint, keep_parameters
-from ibp.model import Observations
 
 
 class BeamSearchIBP(HardAssignmentModel):
@@ -128,7 +128,7 @@ restart_kept_, restart_similarity_, notes_
         keep_parameters(self, locals())
 
     def _method(self, observations: Observations) -> Any:
-        from ibp.methods.beam_search import BeamSearchMethod  # compiled code
+        from ibp.methods.beam_search.method import BeamSearchMethod  # compiled code
 
         return BeamSearchMethod(
             beam_width=None if self.beam_width is None else int(self.beam_width),

@@ -12,11 +12,12 @@ from joblib import effective_n_jobs
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from ibp.data import Observations
 from ibp.estimators.base import LatentFeatureModel
 from ibp.estimators.fitting import init_constraint, keep_parameters
 from ibp.estimators.hyperparameters import hyperparameters_of, intercept_std_of
 from ibp.estimators.starting import check_limit, starting_point
-from ibp.model import Hyperparameters, Observations
+from ibp.model import Hyperparameters
 from ibp.model.sampling import sample_data
 from ibp.parallel import Workers
 from ibp.random_state import spawn_generators
@@ -200,7 +201,7 @@ class HardAssignmentModel(BinaryFeatureModel):
         with_losses: bool = False,
     ) -> tuple[npt.NDArray[np.uint8], FloatArray]:
         """The same for any factors and counts."""
-        from ibp.methods.assign import FrozenModel  # compiled code: loaded when it is needed
+        from ibp.methods.meibp.assign import FrozenModel  # compiled code: loaded when it is needed
 
         frozen = FrozenModel(
             mean=components,

@@ -10,11 +10,11 @@ import numpy.typing as npt
 from joblib import effective_n_jobs
 from sklearn.utils._param_validation import Interval
 
+from ibp.data import Observations
 from ibp.estimators.base import LatentFeatureModel
 from ibp.estimators.fitting import init_constraint, keep_parameters
 from ibp.estimators.hyperparameters import hyperparameters_of
 from ibp.estimators.starting import check_limit, check_not_empty, starting_point
-from ibp.model import Observations
 from ibp.parallel import Workers
 
 

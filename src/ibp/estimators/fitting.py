@@ -22,10 +22,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from ibp.blas import single_threaded_blas
+from ibp.data.observations import Observations
+from ibp.data.summary import summarize
 from ibp.estimators.observing import CallbackSupportMixin, Restarts, TaskTree
 from ibp.loop import Observer, Run, run
-from ibp.model.observations import Observations
-from ibp.model.summary import summarize
 from ibp.parallel import Workers
 from ibp.random_state import spawn_generators
 from ibp.validation import (

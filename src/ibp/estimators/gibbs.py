@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ibp.data import Observations
 from ibp.estimators.binary import HardAssignmentModel
 from ibp.estimators.fitting import init_constraint, keep_parameters
 from ibp.evaluate import Explanation
 from ibp.methods.samples import PosteriorSamples
-from ibp.model import Observations
 from ibp.persistence import check_array, unpacked
 
 
@@ -312,7 +312,7 @@ class UncollapsedGibbs(GibbsSampler):
         return self.factors == "half_normal"
 
     def _method(self, observations: Observations) -> Any:
-        from ibp.methods.uncollapsed_gibbs import UncollapsedGibbsMethod  # compiled code
+        from ibp.methods.uncollapsed_gibbs.method import UncollapsedGibbsMethod  # compiled code
         from ibp.model.assignment_priors import prior_of
 
         return UncollapsedGibbsMethod(

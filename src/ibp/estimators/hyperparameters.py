@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ibp.data.observations import Observations
 from ibp.model.hyperparameters import GammaPosterior, Hyperparameters
-from ibp.model.observations import Observations
 
 # The paper fixes both standard deviations at three quarters of the data's.
 DEFAULT_STD_FRACTION = 0.75

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils._param_validation import Interval
 
+from ibp.data import Observations
 from ibp.estimators.binary import SoftAssignmentModel
 from ibp.estimators.fitting import keep_parameters
-from ibp.model import Observations
 
 
 class INMF(SoftAssignmentModel):
@@ -121,7 +121,7 @@ restart_kept_, restart_similarity_, notes_
         keep_parameters(self, locals())
 
     def _method(self, observations: Observations) -> Any:
-        from ibp.methods.inmf import INMFMethod  # compiled code: loaded when it is needed
+        from ibp.methods.inmf.method import INMFMethod  # compiled code: loaded when it is needed
 
         if self.damping is not None and self.damping < 1.0 - self.power:
             raise ValueError(
@@ -163,8 +163,8 @@ restart_kept_, restart_similarity_, notes_
         return np.maximum(drawn.T, 0.0)
 
     def _frozen(self) -> Any:
-        from ibp.methods.inmf_rows import FrozenINMF  # compiled code: loaded when it is needed
-        from ibp.methods.inmf_solution import FeatureProbabilities
+        from ibp.methods.inmf.rows import FrozenINMF  # compiled code: loaded when it is needed
+        from ibp.methods.inmf.solution import FeatureProbabilities
 
         sticks = FeatureProbabilities(self.stick_parameters_[:, 0], self.n_samples_fit_)
         return FrozenINMF(

@@ -11,12 +11,12 @@ from joblib import effective_n_jobs
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ibp.data.observations import Observations
 from ibp.estimators.binary import HardAssignmentModel
 from ibp.estimators.fitting import init_constraint, keep_parameters
 from ibp.estimators.hyperparameters import hyperparameters_of, intercept_std_of
 from ibp.estimators.starting import check_codes, check_limit, check_numbers, start_of_fitted
 from ibp.model import truncated_normal
-from ibp.model.observations import Observations
 
 
 class MEIBP(HardAssignmentModel):
@@ -272,7 +272,7 @@ default="exact"
         return self.assignments_.copy()
 
     def _method(self, observations: Observations) -> Any:
-        from ibp.methods.meibp import MEIBPMethod  # compiled code: loaded when it is needed
+        from ibp.methods.meibp.method import MEIBPMethod  # compiled code: loaded when it is needed
 
         start, n_components = self._start(observations)
         hyperparameters = hyperparameters_of(self, observations, n_components)
@@ -311,8 +311,8 @@ default="exact"
 
     def _start(self, observations: Observations) -> tuple[Any, int]:
         """The start, and the number of features to expect."""
-        from ibp.starts.automatic import AutomaticStart, SampledRandomStart
-        from ibp.starts.random import RandomStart
+        from ibp.methods.meibp.automatic_start import AutomaticStart, SampledRandomStart
+        from ibp.methods.meibp.random_start import RandomStart
 
         if isinstance(self.init, str):
             if self.init == "random" and self.n_components is not None:
@@ -328,7 +328,7 @@ default="exact"
         return start, start.n_components
 
     def _start_from_model(self, model: Any, observations: Observations) -> Any:
-        from ibp.starts.automatic import CodesStart
+        from ibp.methods.meibp.automatic_start import CodesStart
 
         known = start_of_fitted(model, self, observations).binary()
         if not isinstance(model, MEIBP):  # whose factors have another distribution
@@ -339,7 +339,7 @@ default="exact"
         return self._start_from_dict(given, observations)
 
     def _start_from_dict(self, init: dict[str, Any], observations: Observations) -> Any:
-        from ibp.starts.given import GivenStart
+        from ibp.methods.meibp.given_start import GivenStart
 
         needed = {"Z", "mu", "sigma"}
         allowed = needed | ({"intercept"} if self.fit_intercept else set())

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ibp.data import Observations
 from ibp.estimators.binary import SoftAssignmentModel
 from ibp.estimators.starting import check_not_empty
-from ibp.model import Observations
 
 # Features of a model that is given no number.
 DEFAULT_TRUNCATION = 20
@@ -49,7 +49,7 @@ class MeanFieldVIBP(SoftAssignmentModel):
         self.evidence_parts_ = {name: float(value) for name, value in vars(evidence).items()}
 
     def _frozen(self) -> Any:
-        from ibp.methods.assign_probabilities import FrozenMeanField  # compiled code
+        from ibp.methods.mean_field.assign import FrozenMeanField  # compiled code
 
         return FrozenMeanField(
             self.components_,
@@ -114,12 +114,12 @@ restart_n_components_, restart_kept_, restart_similarity_, notes_
 
     @property
     def _method_class(self) -> Any:
-        from ibp.methods.finite_vibp import FiniteVIBPMethod
+        from ibp.methods.mean_field.finite import FiniteVIBPMethod
 
         return FiniteVIBPMethod
 
     def _log_odds(self) -> Any:
-        from ibp.methods.finite_vibp import FiniteSticks
+        from ibp.methods.mean_field.finite import FiniteSticks
 
         return FiniteSticks(*self.stick_parameters_.T).log_odds()
 
@@ -146,11 +146,11 @@ class InfiniteVIBP(MeanFieldVIBP):
 
     @property
     def _method_class(self) -> Any:
-        from ibp.methods.infinite_vibp import InfiniteVIBPMethod
+        from ibp.methods.mean_field.infinite import InfiniteVIBPMethod
 
         return InfiniteVIBPMethod
 
     def _log_odds(self) -> Any:
-        from ibp.methods.infinite_vibp import InfiniteSticks
+        from ibp.methods.mean_field.infinite import InfiniteSticks
 
         return InfiniteSticks(*self.stick_parameters_.T).log_odds()

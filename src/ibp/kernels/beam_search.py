@@ -560,7 +560,7 @@ def expand(
     """Fill the board with the best children of all hypotheses.
 
     ``beam`` is (scores, n_active, counts, first, covariance, mean, gram) as in
-    `ibp.methods.beam.Beam`, ``log_new`` the log probabilities of 0, 1, ... new features,
+    `Beam`, ``log_new`` the log probabilities of 0, 1, ... new features,
     ``most_components`` the limit of features including fixed ones. Hypotheses with more than
     ``most_sets`` sets to enumerate have them searched. ``floor`` is what a child must exceed.
     """

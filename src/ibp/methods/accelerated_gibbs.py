@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ibp.data import Observations
 from ibp.kernels.accelerated_gibbs import (
     Columns,
     Rows,
@@ -38,7 +39,6 @@ from ibp.model import (
     FactorPosterior,
     Hyperparameters,
     HyperparameterValues,
-    Observations,
     Statistics,
     factor_posterior,
 )

@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 
-from ibp.model import Observations
+from ibp.data import Observations
 
 StateT = TypeVar("StateT")
 

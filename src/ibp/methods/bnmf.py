@@ -39,18 +39,12 @@ import numpy.typing as npt
 from scipy import sparse
 
 from ibp.blas import single_threaded_blas
+from ibp.data import Observations
 from ibp.kernels.cancellation import LEAST_LEFT
 from ibp.kernels.nonnegative_coordinates import descend_rows
 from ibp.methods.base import StepReport
 from ibp.methods.row_forms import SharedPatterns, own_missing
-from ibp.model import (
-    GaussianFactors,
-    Known,
-    NoIntercept,
-    Observations,
-    Statistics,
-    squared_error,
-)
+from ibp.model import GaussianFactors, Known, NoIntercept, Statistics, squared_error
 from ibp.model.hyperparameters import Hyperparameter
 from ibp.parallel import Workers, ranges
 from ibp.starts.codes_and_factors import CodesAndFactors

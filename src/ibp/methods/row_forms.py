@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ibp.data import Observations
+from ibp.data.summary import COMPLETE
 from ibp.kernels.cancellation import LEAST_LEFT
-from ibp.model import Observations
-from ibp.model.summary import COMPLETE
 from ibp.submodular.certificate import needed_margin
 from ibp.submodular.exact import prepare
 

@@ -9,9 +9,10 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from ibp.data import Observations
 from ibp.methods.base import StepReport
 from ibp.methods.samples import Chain, Sample
-from ibp.model import HyperparameterValues, Observations
+from ibp.model import HyperparameterValues
 
 
 class SamplerState(Protocol):

@@ -21,10 +21,8 @@ from ibp.model.hyperparameters import (
 )
 from ibp.model.ibp_prior import column_multiplicities, log_prior, sample_assignments
 from ibp.model.intercept import Intercept, LearnedIntercept, NoIntercept
-from ibp.model.observations import Observations
 from ibp.model.sampling import sample_data, sample_factors, sample_model
 from ibp.model.statistics import Statistics
-from ibp.model.summary import Summary, summarize
 
 __all__ = [
     "Evidence",
@@ -38,9 +36,7 @@ __all__ = [
     "Known",
     "LearnedIntercept",
     "NoIntercept",
-    "Observations",
     "Statistics",
-    "Summary",
     "column_multiplicities",
     "evidence",
     "factor_posterior",
@@ -52,7 +48,6 @@ __all__ = [
     "sample_factors",
     "sample_model",
     "squared_error",
-    "summarize",
     "train_log_likelihood",
     "update_factors",
     "update_hyperparameters",

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cholesky, solve_triangular
 
-from ibp.model.observations import Observations
+from ibp.data.observations import Observations
 from ibp.model.statistics import Statistics, times_by_group
 from ibp.parallel import ranges
 

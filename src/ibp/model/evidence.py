@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
 
+from ibp.data.observations import Observations
 from ibp.model.factors import (
     FactorMoments,
     Factors,
@@ -24,7 +25,6 @@ from ibp.model.factors import (
 from ibp.model.hyperparameters import Hyperparameters
 from ibp.model.ibp_prior import Prior, harmonic_number, log_prior
 from ibp.model.intercept import Intercept, NoIntercept
-from ibp.model.observations import Observations
 from ibp.model.statistics import Statistics, sums_by_column
 from ibp.parallel import ranges
 

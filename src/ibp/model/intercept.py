@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ibp.data.observations import Observations
 from ibp.model.factors import FactorMoments
-from ibp.model.observations import Observations
 from ibp.model.statistics import Statistics, sums_by_column
 
 FloatArray = npt.NDArray[np.float64]

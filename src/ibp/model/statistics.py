@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ibp.model.observations import Observations
-from ibp.model.summary import COMPLETE, OWN_PATTERN
+from ibp.data.observations import Observations
+from ibp.data.summary import COMPLETE, OWN_PATTERN
 from ibp.parallel import Workers, ranges
 
 FloatArray = npt.NDArray[np.float64]

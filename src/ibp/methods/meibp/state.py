@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from ibp.data import Observations
 from ibp.kernels import factors as factor_kernels
 from ibp.kernels.column_hashes import column_hashes
 from ibp.methods.row_forms import SearchForms, SharedPatterns
-from ibp.model import Factors, Hyperparameters, Intercept, Observations, Statistics
+from ibp.model import Factors, Hyperparameters, Intercept, Statistics
 from ibp.parallel import Workers, ranges
 
 FloatArray = npt.NDArray[np.float64]

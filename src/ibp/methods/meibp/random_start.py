@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ibp.model import Intercept, NoIntercept, Observations
+from ibp.data import Observations
+from ibp.methods.meibp.start import StartingPoint, Task
+from ibp.model import Intercept, NoIntercept
 from ibp.parallel import ranges
-from ibp.starts.base import StartingPoint, Task
 
 ROWS_AT_ONCE = 4096
 
@@ -56,4 +57,5 @@ def low_intercept(method: Any, observations: Observations) -> Intercept:
         return intercept
     summary = observations.summary
     low = np.fmax(summary.means - np.sqrt(summary.variances), summary.lowest)
-    return replace(intercept, mean=observations.to_layout(low) - observations.centre)
+    lowered: Intercept = replace(intercept, mean=observations.to_layout(low) - observations.centre)
+    return lowered

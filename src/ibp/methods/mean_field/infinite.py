@@ -4,7 +4,7 @@
     theta_k = E ln pi_k - B_k,
 
 where B_k is the multinomial lower bound of E ln(1 - pi_k), see `ibp.model.beta_sticks`; what is
-climbed is a bound of the K-truncated model's evidence. The rest is `ibp.methods.mean_field`.
+climbed is a bound of the K-truncated model's evidence. The rest is `ibp.methods.mean_field.method`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ibp.methods.mean_field import MeanFieldMethod, Sticks
+from ibp.methods.mean_field.method import MeanFieldMethod, Sticks
 from ibp.model.beta_sticks import complement_bounds, infinite_update
 
 FloatArray = npt.NDArray[np.float64]

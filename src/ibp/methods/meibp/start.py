@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ibp.model import Hyperparameters, Intercept, Observations
+from ibp.data import Observations
+from ibp.model import Hyperparameters, Intercept
 from ibp.parallel import Workers
 
 FloatArray = npt.NDArray[np.float64]

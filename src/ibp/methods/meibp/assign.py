@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ibp.blas import single_threaded_blas
+from ibp.data import Observations
 from ibp.kernels.block_rows import improve_rows
 from ibp.methods.row_forms import SearchForms, SharedPatterns, own_missing
-from ibp.model import Observations
 from ibp.parallel import Workers, ranges
 from ibp.submodular import OPTIMIZERS
 

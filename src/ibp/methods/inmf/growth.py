@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ibp.model import Observations
+from ibp.data import Observations
 from ibp.parallel import Workers, ranges
 from ibp.starts.two_modes import thresholds
 

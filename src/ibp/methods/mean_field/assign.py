@@ -15,9 +15,9 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from ibp.blas import single_threaded_blas
-from ibp.methods.mean_field import all_forms, update_piece
+from ibp.data import Observations
+from ibp.methods.mean_field.method import all_forms, update_piece
 from ibp.methods.row_forms import RowForms, SharedPatterns
-from ibp.model import Observations
 from ibp.parallel import Workers, ranges
 
 FloatArray = npt.NDArray[np.float64]

@@ -3,7 +3,7 @@
     pi_k ~ Beta(alpha / K, 1),  z_nk ~ Bernoulli(pi_k)
     theta_k = E ln pi_k - E ln(1 - pi_k) = digamma(a_k) - digamma(b_k) .
 
-The rest is `ibp.methods.mean_field`.
+The rest is `ibp.methods.mean_field.method`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma
 
-from ibp.methods.mean_field import MeanFieldMethod, Sticks
+from ibp.methods.mean_field.method import MeanFieldMethod, Sticks
 from ibp.model.beta_sticks import finite_update
 
 FloatArray = npt.NDArray[np.float64]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from ibp.methods.meibp.start import StartingPoint, Task
 from ibp.model import Intercept
-from ibp.starts.base import StartingPoint, Task
 
 
 @dataclass(frozen=True)
@@ -40,4 +40,7 @@ class GivenStart:
             return None
         observations = task.observations
         blank = task.method.initial_intercept(observations)
-        return replace(blank, mean=observations.to_layout(self.intercept) - observations.centre)
+        given: Intercept = replace(
+            blank, mean=observations.to_layout(self.intercept) - observations.centre
+        )
+        return given

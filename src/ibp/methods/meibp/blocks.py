@@ -22,7 +22,7 @@ import numpy.typing as npt
 from ibp.kernels.block_rows import improve_rows
 from ibp.kernels.column_hashes import flip_hashes
 from ibp.kernels.exact_rows import visit_rows
-from ibp.methods.meibp_state import MEIBPState, equal_hashes
+from ibp.methods.meibp.state import MEIBPState, equal_hashes
 from ibp.methods.row_forms import SearchForms, own_missing
 from ibp.model import feature_evidence, log_prior
 from ibp.model.ibp_prior import Prior, tangent_log_odds

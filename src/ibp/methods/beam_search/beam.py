@@ -25,9 +25,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammainc, gammaln
 
+from ibp.data import Observations
 from ibp.kernels import beam_search as kernels
-from ibp.methods.beam_naive import naive_children
-from ibp.model import HyperparameterValues, Observations
+from ibp.methods.beam_search.naive import naive_children
+from ibp.model import HyperparameterValues
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

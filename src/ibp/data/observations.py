@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from ibp.model.summary import COMPLETE, Summary, squares_fit, summarize
+from ibp.data.summary import COMPLETE, Summary, squares_fit, summarize
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -45,18 +45,19 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from ibp.data import Observations
 from ibp.kernels.nonnegative_sites import update_sites
 from ibp.methods.base import StepReport
-from ibp.methods.inmf_growth import new_feature
-from ibp.methods.inmf_rows import CovarianceForms, FrozenINMF
-from ibp.methods.inmf_solution import (
+from ibp.methods.inmf.growth import new_feature
+from ibp.methods.inmf.rows import CovarianceForms, FrozenINMF
+from ibp.methods.inmf.solution import (
     Solution,
     code_entropy,
     objective,
     updated_hyperparameters,
 )
 from ibp.methods.row_forms import SharedPatterns
-from ibp.model import Hyperparameters, Observations, Statistics
+from ibp.model import Hyperparameters, Statistics
 from ibp.parallel import Workers, ranges
 from ibp.starts.codes_and_factors import CodesAndFactors
 from ibp.stopping import log_unit

@@ -15,17 +15,18 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from ibp.data import Observations
 from ibp.methods.base import StepReport
 from ibp.methods.chunks import in_chunks
-from ibp.methods.meibp_blocks import search_settings, update_block
-from ibp.methods.meibp_state import MEIBPState
+from ibp.methods.meibp.blocks import search_settings, update_block
+from ibp.methods.meibp.start import Start, Task
+from ibp.methods.meibp.state import MEIBPState
 from ibp.model import (
     Factors,
     Hyperparameters,
     Intercept,
     LearnedIntercept,
     NoIntercept,
-    Observations,
     evidence,
     removal_gains,
     train_log_likelihood,
@@ -34,7 +35,6 @@ from ibp.model import (
 from ibp.model.evidence import Evidence
 from ibp.model.ibp_prior import Prior
 from ibp.parallel import Workers, ranges
-from ibp.starts.base import Start, Task
 
 FloatArray = npt.NDArray[np.float64]
 

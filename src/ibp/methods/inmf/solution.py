@@ -1,6 +1,6 @@
 """q of INMF for one number of features, and the objective L that compares such solutions.
 
-The equations are in `ibp.methods.inmf`.
+The equations are in `ibp.methods.inmf.method`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betaln, digamma, entr, gammaln
 
-from ibp.model import (
-    GaussianFactors,
-    Hyperparameters,
-    NoIntercept,
-    Observations,
-    Statistics,
-    squared_error,
-)
+from ibp.data import Observations
+from ibp.model import GaussianFactors, Hyperparameters, NoIntercept, Statistics, squared_error
 from ibp.model.expectation_propagation import log_prior_constant
 from ibp.model.ibp_prior import harmonic_number
 from ibp.model.statistics import sums_by_column

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import entr
 
+from ibp.data import Observations
 from ibp.kernels.mean_field_rows import update_rows
 from ibp.methods.base import StepReport
 from ibp.methods.row_forms import RowForms, SharedPatterns, own_missing
@@ -35,7 +36,6 @@ from ibp.model import (
     Intercept,
     LearnedIntercept,
     NoIntercept,
-    Observations,
     Statistics,
     squared_error,
 )

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ibp.methods.assign import FrozenModel
-from ibp.methods.meibp_state import MEIBPState
+from ibp.methods.meibp.assign import FrozenModel
+from ibp.methods.meibp.random_start import RandomStart
+from ibp.methods.meibp.start import Start, StartingPoint, Task
+from ibp.methods.meibp.state import MEIBPState
 from ibp.model import Factors
-from ibp.starts.base import Start, StartingPoint, Task
-from ibp.starts.random import RandomStart
 from ibp.starts.spectral import SpectralCodes, spectral_codes
 
 # Rows that the start is sought on: enough for independent components of so many features.

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from ibp.blas import single_threaded_blas
+from ibp.data import Observations
 from ibp.kernels.cancellation import LEAST_LEFT
 from ibp.kernels.inmf_rows import update_rows
 from ibp.methods.row_forms import SharedPatterns, own_missing
-from ibp.model import Observations
 from ibp.parallel import Workers, ranges
 
 FloatArray = npt.NDArray[np.float64]

@@ -1,6 +1,6 @@
 """Beam search for the most probable Z (Rai and Daumé 2011), the factors integrated out.
 
-A pass places the rows one by one, see `ibp.methods.beam`, and maximises
+A pass places the rows one by one, see `ibp.methods.beam_search.beam`, and maximises
 
     ln P([Z]) + ln p(X | Z),
 
@@ -25,15 +25,15 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from ibp.data import Observations
 from ibp.methods.base import StepReport
-from ibp.methods.beam import BeamPass, Limits, Scoring
+from ibp.methods.beam_search.beam import BeamPass, Limits, Scoring
 from ibp.model import (
     FactorPosterior,
     Hyperparameters,
     Intercept,
     LearnedIntercept,
     NoIntercept,
-    Observations,
     Statistics,
     column_multiplicities,
     factor_posterior,

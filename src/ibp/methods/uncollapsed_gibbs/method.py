@@ -23,16 +23,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from ibp.data import Observations
 from ibp.kernels.uncollapsed_gibbs import RowModel, sample_factors
 from ibp.methods.sampler import Sampler
 from ibp.methods.samples import Chain, Sample
-from ibp.methods.uncollapsed_gibbs_rows import SPARE_SLOTS, Slots, sweep_rows
+from ibp.methods.uncollapsed_gibbs.rows import SPARE_SLOTS, Slots, sweep_rows
 from ibp.model import (
     GaussianFactors,
     Hyperparameters,
     HyperparameterValues,
     NoIntercept,
-    Observations,
     Statistics,
 )
 from ibp.model.assignment_priors import AssignmentPrior

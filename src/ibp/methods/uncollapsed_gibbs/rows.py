@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ibp.data import Observations
 from ibp.kernels.uncollapsed_gibbs import RowModel, sample_rows
-from ibp.model import Observations
 from ibp.parallel import ranges
 
 FloatArray = npt.NDArray[np.float64]

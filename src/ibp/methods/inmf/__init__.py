@@ -1,0 +1,1 @@
+"""INMF: power expectation propagation, with features added one at a time."""

@@ -1,0 +1,1 @@
+"""VIBP, finite and infinite: mean-field inference with Gaussian factors."""

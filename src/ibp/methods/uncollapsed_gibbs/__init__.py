@@ -1,0 +1,1 @@
+"""The uncollapsed Gibbs sampler, of assignments and factors."""
