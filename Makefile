@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Two workers suit the smallest machine we care for; `make test WORKERS=8` uses more.
 WORKERS ?= 2
 
-.PHONY: demo test test-long lint docs format clean
+.PHONY: demo test test-long coverage lint docs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/ibp demo --output output/demo --force
@@ -15,6 +15,13 @@ test: $(VENV)/.test
 
 test-long: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+# Which lines no test reaches. Kernels count as reached where they run without compilation.
+coverage: $(VENV)/.coverage
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n $(WORKERS) -m "not long"
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
@@ -42,9 +49,10 @@ $(BIN)/python:
 # One stamp per set of extras: a target installs no more than it needs.
 $(VENV)/.demo: EXTRAS := cli
 $(VENV)/.test: EXTRAS := test
+$(VENV)/.coverage: EXTRAS := coverage
 $(VENV)/.lint: EXTRAS := test,lint
 $(VENV)/.docs: EXTRAS := docs
-$(VENV)/.demo $(VENV)/.test $(VENV)/.lint $(VENV)/.docs: pyproject.toml | $(BIN)/python
+$(VENV)/.demo $(VENV)/.test $(VENV)/.coverage $(VENV)/.lint $(VENV)/.docs: pyproject.toml | $(BIN)/python
 	@echo "Installing ibp with [$(EXTRAS)]; the first time takes a minute ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
 	@touch $@

@@ -366,7 +366,7 @@ def method_from(
 ) -> MEIBPMethod:
     """The method of a fit with the default settings, from a start."""
     defaults = MEIBP().get_params()
-    names = ("prior", "optimizer", "row_start", "block_size", "shuffle", "node_budget")
+    names = ("optimizer", "row_start", "block_size", "shuffle", "node_budget")
     settings = {name: defaults[name] for name in names} | {"n_jobs": os.cpu_count()} | changes
     scale = observations.summary.std
     precision, rate = (PAPER_STD_FRACTION * scale) ** -2.0, 1e-3 * scale**2

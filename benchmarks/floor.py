@@ -27,6 +27,7 @@ from ibp.methods.meibp.automatic_start import CodesStart
 from ibp.methods.meibp.method import MEIBPMethod
 from ibp.methods.meibp.random_start import RandomStart
 from ibp.methods.meibp.state import MEIBPState
+from ibp.model import Bound
 from ibp.parallel import ranges
 
 # Late enough for the exact search to have all of its budget.
@@ -43,7 +44,8 @@ PARTS = {
     "refresh of q(A) and intercept": (MEIBPState, "refresh"),
     "hyperparameters": (MEIBPMethod, "settle"),
     "removals": (MEIBPMethod, "remove_features"),
-    "evidence": (MEIBPMethod, "evidence"),
+    "entropies of q(A)": (MEIBPState, "entropies"),
+    "evidence": (Bound, "evidence"),
     "report": (MEIBPMethod, "report"),
 }
 
@@ -89,7 +91,7 @@ def profile(method: MEIBPMethod, state: Any) -> dict[str, float]:
     work.workers = type(work.workers)(1)
     watches = Stopwatches()
     observations = state.observations
-    components = observations.from_layout(state.factors.mean).astype(observations.dtype)
+    components = observations.layout.restore(state.factors.mean).astype(observations.dtype)
     with single_threaded_blas():
 
         def products() -> None:

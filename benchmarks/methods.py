@@ -34,6 +34,8 @@ from ibp import MEIBP
 from ibp.blas import single_threaded_blas
 from ibp.datasets import make_binary_factors
 from ibp.methods.beam_search.beam import BeamPass, Limits
+from ibp.methods.context import Context
+from ibp.parallel import Threads
 
 N_SAMPLES, N_FEATURES, N_COMPONENTS = 16_000, 161, 25
 # Rows that beam search places, of the sets above.
@@ -352,12 +354,15 @@ def beam_row_at(sizes: Sizes, scoring: Scoring) -> dict[str, Any]:
     estimator = BEAM_CASE.estimator(problem.model, random_state=0, **settings)
     times = []
     with single_threaded_blas():
-        observations = common.quietly(lambda: estimator._observe_training_data(problem.X))
+        observations = common.quietly(
+            lambda: estimator._observe_training_data(problem.X, Threads())
+        )
         method = estimator._method(observations)
-        state = method.init(observations, np.random.default_rng(0), common.never)
+        context = Context(observations, np.random.default_rng(0))
+        state = method.init(context)
         search = BeamPass(
             observations,
-            method.row_order(state),
+            method.row_order(context, state),
             state.hyperparameters.values(),
             method.intercept_std,
             Limits(method.beam_width, method.n_components, method.max_subset_enumeration),

@@ -31,6 +31,8 @@ from ibp.data import Observations
 from ibp.methods.meibp.assign import FrozenModel
 from ibp.parallel import Workers
 from ibp.submodular import OPTIMIZERS, batch
+from ibp.submodular.maximize import DOUBLE_GREEDIES
+from ibp.submodular.records import Search
 
 FloatArray = npt.NDArray[np.float64]
 NODES = 10_000_000
@@ -132,11 +134,12 @@ def solve(
 ) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
     """Value and proof of every row, from the empty set."""
     chosen = np.zeros(linear.shape, dtype=np.uint8)
-    draws = linear.shape[1] * (optimizer == "randomized_double_greedy")
-    uniforms = np.random.default_rng(0).random((len(linear), draws))
-    values, _, proven = batch.optimize_rows(
-        OPTIMIZERS[optimizer], linear, quadratic, chosen, True, exchange, uniforms, NODES
-    )
+    uniforms = None
+    if optimizer in DOUBLE_GREEDIES:
+        draws = linear.shape[1] * (optimizer == "randomized_double_greedy")
+        uniforms = np.random.default_rng(0).random((len(linear), draws))
+    search = Search(OPTIMIZERS[optimizer], NODES, True, exchange)
+    values, _, proven = batch.optimize_rows(linear, quadratic, chosen, search, uniforms)
     return values, proven
 
 

@@ -122,7 +122,7 @@ def compare(X: Any, model: MEIBP, repetitions: int) -> list[dict[str, Any]]:
             method = common.method_from(observations, k, late, block_size=LARGEST_BLOCK)
             state = common.beginning(method, observations)
             state.n_sweeps = LATE
-            components = observations.from_layout(state.factors.mean).astype(dtype)
+            components = observations.layout.restore(state.factors.mean).astype(dtype)
             with single_threaded_blas():
                 products_row[form] = common.best_of(
                     lambda o=observations, c=components, s=state: products(

@@ -8,24 +8,39 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+import added_method
+
 # Compilation makes first examples slow; results must not depend on the day.
 settings.register_profile(
     "ibp", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("ibp")
 
-GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden"
+TESTS = Path(__file__).resolve().parent
 
 
 @pytest.fixture
 def golden():
-    """Load a file of reference values; skip where they are not at hand."""
+    """Load a file of reference values."""
 
-    def load(name: str) -> dict[str, np.ndarray]:
-        path = GOLDEN / f"{name}.npz"
-        if not path.exists():
-            pytest.skip(f"reference values are not available here: {path.name}")
-        with np.load(path, allow_pickle=False) as file:
+    def load(name: str, folder: Path = TESTS / "golden") -> dict[str, np.ndarray]:
+        with np.load(folder / f"{name}.npz", allow_pickle=False) as file:
             return dict(file)
 
     return load
+
+
+@pytest.fixture
+def small_synthetic(golden):
+    """The paper's small synthetic set, too large for the repository; skip where it is not."""
+    folder = TESTS.parents[1] / "shared" / "golden"
+    if not (folder / "small_synthetic.npz").exists():
+        pytest.skip("reference values are not available here: small_synthetic.npz")
+    return golden("small_synthetic", folder)
+
+
+@pytest.fixture
+def methods_forgotten():
+    """Whatever methods a test adds to the registry are gone after it."""
+    with added_method.methods_forgotten():
+        yield

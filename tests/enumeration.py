@@ -13,7 +13,8 @@ import numpy as np
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 
-from ibp.model import column_multiplicities, log_prior
+from ibp.model import LeftOrderedClasses
+from ibp.model.ibp_prior import column_names
 
 # A class that is expected less often than this is counted together with the other rare ones.
 FEWEST_EXPECTED = 5.0
@@ -46,16 +47,7 @@ def all_keys(n_samples, max_components):
 def unbounded_log_prior(alpha):
     """Ln P([Z]) under the Indian Buffet Process, as a function of Z."""
 
-    def of(Z):
-        return log_prior(
-            Z.sum(axis=0, dtype=np.int64),
-            Z.shape[0],
-            alpha=alpha,
-            prior="lof",
-            multiplicities=column_multiplicities(Z),
-        )
-
-    return of
+    return lambda Z: LeftOrderedClasses().log_probability(Z, alpha)
 
 
 def truncated_log_prior(alpha, n_components):
@@ -76,7 +68,7 @@ def truncated_log_prior(alpha, n_components):
             + gammaln(n_samples - counts + 1.0)
             - gammaln(n_samples + 1.0 + share)
         ).sum()
-        multiplicities = np.append(column_multiplicities(Z), n_empty)
+        multiplicities = np.append(np.bincount(column_names(Z)), n_empty)
         return float(log_matrix + gammaln(n_components + 1.0) - gammaln(multiplicities + 1.0).sum())
 
     return of

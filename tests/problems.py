@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from ibp import MEIBP
 from ibp.data import Observations, summarize
+from ibp.methods.context import Context
 from ibp.methods.meibp.method import MEIBPMethod
 from ibp.methods.meibp.random_start import RandomStart
-from ibp.model import Factors, GammaPosterior, Hyperparameters, Statistics, evidence
-from ibp.model.ibp_prior import column_multiplicities
+from ibp.model import Bound, Factors, GammaPosterior, Hyperparameters, Statistics
+from ibp.model.ibp_prior import EQUIVALENCE_CLASSES
 
 
 def random_data(rng, n_samples, n_features, n_components=3, missing="none"):
@@ -104,21 +105,27 @@ def make(
         X, summary, centre=summary.means if intercept else None
     )
     hyper = random_hyperparameters(rng, learned, k, d, observations.n_observed)
-    method = MEIBPMethod(RandomStart(k), hyper, **settings_of_method)
-    return method, method.init(observations, np.random.default_rng(seed + 1))
+    classes = EQUIVALENCE_CLASSES[settings_of_method.pop("prior", "shifted")]
+    method = MEIBPMethod(RandomStart(k), hyper, prior=classes, **settings_of_method)
+    context = Context(observations, np.random.default_rng(seed + 1))
+    return method, context, method.init(context)
 
 
-def direct_bound(method, state):
-    """The bound from Z alone: statistics and multiplicities computed anew."""
-    return evidence(
-        state.observations,
-        Statistics.from_codes(state.observations, state.assignments),
-        state.factors,
-        state.hyperparameters,
-        method.prior,
-        column_multiplicities(state.assignments),
-        intercept=state.intercept,
-    ).total
+def direct_bound(method, context, state):
+    """The bound from Z alone: statistics and equal columns computed anew."""
+    return (
+        Bound(
+            context.observations,
+            Statistics.from_codes(context.observations, state.assignments),
+            state.factors,
+            state.hyperparameters,
+            method.prior,
+            state.intercept,
+            columns=state.assignments.T,
+        )
+        .evidence()
+        .total
+    )
 
 
 def assert_not_lower(after, before):

@@ -21,19 +21,16 @@ from enumeration import (
 from ibp.blas import single_threaded_blas
 from ibp.compiled import kernel
 from ibp.data import Observations
-from ibp.kernels.accelerated_gibbs import (
-    count_rows,
-    refresh,
-    sample_n_new,
-    sample_rows,
-)
-from ibp.methods.accelerated_gibbs import AcceleratedGibbsMethod
+from ibp.kernels.accelerated_gibbs import refresh, sample_n_new, sample_rows
+from ibp.methods.accelerated_gibbs import AcceleratedGibbsMethod, recount, rows_of
+from ibp.methods.context import Context
 from ibp.model import GammaPosterior, Hyperparameters, Known
 from ibp.model.assignment_priors import FinitePrior, UnboundedPrior
 from ibp.model.collapsed import draw_factors
 from ibp.model.ibp_prior import harmonic_number
 from ibp.starts.codes_and_factors import CodesAndFactors
-from problems import never, random_assignments, random_data, stop_after
+from problems import random_assignments, random_data, stop_after
+from states import assert_goes_on
 
 UNBOUNDED = UnboundedPrior()
 
@@ -58,10 +55,16 @@ def start_at(Z):
     return CodesAndFactors(np.asarray(Z, dtype=np.float64))
 
 
-def begin(X, seed=0, **settings):
-    """A method with its first state; X about zero."""
+def begin(X, seed=0, centre=None, **settings):
+    """A method, the data (about zero) with a generator, and the first state."""
     method = method_of(**settings)
-    return method, method.init(Observations.from_array(X), np.random.default_rng(seed))
+    context = Context(Observations.from_array(X, centre=centre), np.random.default_rng(seed))
+    return method, context, method.init(context)
+
+
+def all_rows(context, state):
+    """X as the kernel reads it."""
+    return rows_of(context.observations, slice(0, None), state.missing_value)
 
 
 @kernel(cache=False)  # a cached one would not notice that the sampler has changed
@@ -71,22 +74,22 @@ def long_chain(n_kept, thin, rows, columns, n, settings, rng):
     kept = np.zeros((n_kept, 64), dtype=np.int64)
     for i in range(n_kept):
         for _ in range(thin):
-            columns, n, _ = sample_rows(0, n_samples, rows, columns, n, settings, rng)
+            columns, n, _ = sample_rows(rows, columns, n, settings, rng)
         for k in range(settings.n_fixed, n):
             for row in range(n_samples):
                 kept[i, k - settings.n_fixed] += np.int64(columns.codes[row, k]) << row
     return kept
 
 
-def chain_of(method, state, n_kept, thin):
+def chain_of(method, context, state, n_kept, thin):
     kept = long_chain(
         n_kept,
         thin,
-        state.rows,
+        all_rows(context, state),
         state.columns,
         state.n_columns,
         method.kernel_settings(state),
-        state.rng,
+        context.rng,
     )
     return [tuple(sorted(int(column) for column in row if column)) for row in kept]
 
@@ -107,13 +110,13 @@ def check_against_enumeration(X, prior, intercept_std, n_kept, thin=20, largest=
         log_prior_of = truncated_log_prior(alpha, largest)
     likelihood = gaussian_log_likelihood(X, intercept_std=intercept_std, **values)
     expected = exact_posterior(X.shape[0], largest, log_prior_of, likelihood)
-    method, state = begin(
+    method, context, state = begin(
         X,
         hyperparameters=known(alpha=alpha, **values),
         prior=prior,
         intercept_std=intercept_std,
     )
-    assert_matches(chain_of(method, state, n_kept, thin), expected)
+    assert_matches(chain_of(method, context, state, n_kept, thin), expected)
 
 
 CASES = pytest.mark.parametrize(
@@ -221,15 +224,16 @@ def marginal_conditional(hyper, prior, intercept_std, n, rng):
     return np.array(rows)
 
 
-def set_data(method, state, buffer, X):
+def with_data(method, context, state, buffer, X):
     """Replace all data, drawn values of missing entries included."""
     missing = np.isnan(buffer)
     buffer[~missing] = X[~missing]
-    state.rows.missing_value[:] = X[missing]
+    state.missing_value[:] = X[missing]
     squares = float((X[~missing] ** 2).sum())
-    state.observations = replace(state.observations, sum_of_squares=squares)
-    count_rows(state.rows, state.columns, state.n_columns)
+    observations = replace(context.observations, sum_of_squares=squares)
+    recount(observations, state)
     refresh(state.columns, state.n_columns, method.kernel_settings(state))
+    return replace(context, observations=observations)
 
 
 def successive_conditional(hyper, prior, intercept_std, missing, n, rng):
@@ -238,14 +242,15 @@ def successive_conditional(hyper, prior, intercept_std, missing, n, rng):
     X = draw_data(Z, values, intercept_std, rng)
     buffer = np.where(missing, np.nan, X)
     method = method_of(hyper, prior, intercept_std=intercept_std, start=start_at(Z))
-    state = method.init(Observations.from_array(buffer), rng)
+    context = Context(Observations.from_array(buffer), rng)
+    state = method.init(context)
     state.values = values
-    set_data(method, state, buffer, X)
+    context = with_data(method, context, state, buffer, X)
     rows = []
     for _ in range(n):
-        method.sweep(state, never)
+        method.sweep(context, state)
         X = draw_data(state.assignments, state.values, intercept_std, rng)
-        set_data(method, state, buffer, X)
+        context = with_data(method, context, state, buffer, X)
         rows.append(statistics_of(state.assignments, state.values, X))
     return np.array(rows)
 
@@ -298,8 +303,8 @@ def test_leaves_the_joint_distribution_as_it_is_for_long(hyper, prior, intercept
 def test_samples_the_prior_if_the_noise_drowns_everything():
     n_samples, alpha = 20, 1.5
     X = np.random.default_rng(0).normal(size=(n_samples, 2))
-    method, state = begin(X, hyperparameters=known(1e6, 1.0, alpha))
-    keys = chain_of(method, state, n_kept=1500, thin=15)
+    method, context, state = begin(X, hyperparameters=known(1e6, 1.0, alpha))
+    keys = chain_of(method, context, state, n_kept=1500, thin=15)
     used = np.array([len(key) for key in keys])
     mean = alpha * harmonic_number(n_samples)
     assert abs(used.mean() - mean) < 4.0 * np.sqrt(mean / used.size)
@@ -339,19 +344,20 @@ def test_kept_numbers_do_not_drift(ratio, intercept_std):
     Z = (rng.random((n_samples, n_components)) < 0.2).astype(np.uint8)
     X = Z @ rng.normal(size=(n_components, 7)) * ratio + rng.normal(size=(n_samples, 7))
     X[rng.random(X.shape) < 0.05] = np.nan
-    method, state = begin(
+    method, context, state = begin(
         X,
         hyperparameters=known(1.0, ratio, 5.0),
         intercept_std=intercept_std,
         start=start_at(Z),
     )
     settings = method.kernel_settings(state)
-    columns, n = state.columns, state.n_columns
+    rows, columns, n = all_rows(context, state), state.columns, state.n_columns
     for _ in range(60):
-        columns, n, _ = sample_rows(0, n_samples, state.rows, columns, n, settings, state.rng)
+        columns, n, _ = sample_rows(rows, columns, n, settings, context.rng)
     gram, cross = columns.gram[:n, :n].copy(), columns.cross[:n].copy()
     covariance, mean = columns.covariance[:n, :n].copy(), columns.mean[:n].copy()
-    count_rows(state.rows, columns, n)
+    state.columns, state.n_columns = columns, n
+    recount(context.observations, state)
     assert (gram == columns.gram[:n, :n]).all()
     assert relative(cross, columns.cross[:n]) < 1e-11
     expected_covariance, expected_mean = derived(columns, n, settings)
@@ -362,27 +368,27 @@ def test_kept_numbers_do_not_drift(ratio, intercept_std):
 def test_features_grow_beyond_the_room_there_is():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 30)) * 10.0
-    method, state = begin(
+    method, context, state = begin(
         X, hyperparameters=known(0.5, 2.0, 5.0), start=start_at(np.zeros((40, 0)))
     )
     before = state.columns.mean.shape[0]
-    method.sweep(state, never)
+    method.sweep(context, state)
     assert state.columns.mean.shape[0] > before
-    assert_consistent(method, state)
+    assert_consistent(method, context, state)
 
 
-def assert_consistent(method, state):
+def assert_consistent(method, context, state):
     """All that is kept fits Z."""
     n, settings = state.n_columns, method.kernel_settings(state)
     assert not state.columns.codes[:, n:].any()
     covariance, mean = state.columns.covariance[:n, :n].copy(), state.columns.mean[:n].copy()
     gram = state.columns.gram[:n, :n].copy()
-    count_rows(state.rows, state.columns, n)
+    recount(context.observations, state)
     assert (gram == state.columns.gram[:n, :n]).all()
     expected_covariance, expected_mean = derived(state.columns, n, settings)
     assert relative(covariance, expected_covariance) < 1e-9
     assert relative(mean, expected_mean) < 1e-9
-    assert np.isfinite(method.log_joint(state))
+    assert np.isfinite(method.log_joint(context, state))
 
 
 # What is reported
@@ -399,7 +405,8 @@ def test_report_agrees_with_plain_formulae(missing, intercept_std, prior, dtype)
     centre = np.nanmean(X, axis=0) if intercept_std else np.zeros(6)
     hyper = Hyperparameters(GAMMA, Known(0.8), GAMMA)
     method = method_of(hyper, prior, intercept_std=intercept_std, start=start_at(Z))
-    state = method.init(Observations.from_array(X, centre=centre), rng)
+    context = Context(Observations.from_array(X, centre=centre), rng)
+    state = method.init(context)
     tolerance = 1e-9 if dtype == np.float64 else 1e-5
 
     values = state.values
@@ -419,9 +426,9 @@ def test_report_agrees_with_plain_formulae(missing, intercept_std, prior, dtype)
         [values.alpha, values.noise_precision], 3.0, scale=1 / 3.0
     ).sum()
     expected = likelihood + log_prior_of_class + hyperprior
-    np.testing.assert_allclose(method.log_joint(state), expected, rtol=tolerance)
+    np.testing.assert_allclose(method.log_joint(context, state), expected, rtol=tolerance)
 
-    sample = method.sample(state)
+    sample = method.sample(context, state)
     codes = np.hstack([np.ones((9, 1)), Z]) if intercept_std else Z.astype(float)
     precision_of = np.full(codes.shape[1], 0.8)
     if intercept_std:
@@ -443,7 +450,7 @@ def test_report_agrees_with_plain_formulae(missing, intercept_std, prior, dtype)
     residual = X - centre - codes @ means
     mean_log_density = np.nanmean(stats.norm.logpdf(residual, scale=values.noise_std))
     np.testing.assert_allclose(
-        method.train_log_likelihood(state), mean_log_density, rtol=max(tolerance, 1e-8)
+        method.train_log_likelihood(context, state), mean_log_density, rtol=max(tolerance, 1e-8)
     )
     assert method.n_components_in_use(state) == 4
 
@@ -460,10 +467,9 @@ def test_factors_are_drawn_from_their_posterior():
     np.testing.assert_allclose(np.cov(draws[:, :, 1].T), covariance, atol=0.04)
 
 
-def fit(X, n_sweeps, seed=0, centre=None, **settings):
-    method = method_of(**settings)
-    state = method.init(Observations.from_array(X, centre=centre), np.random.default_rng(seed))
-    reports = [method.step(state, never) for _ in range(n_sweeps)]
+def fit(X, n_sweeps, **settings):
+    method, context, state = begin(X, **settings)
+    reports = [method.step(context, state) for _ in range(n_sweeps)]
     return method, state, reports
 
 
@@ -484,15 +490,28 @@ def test_same_seed_same_answer():
 
 
 @pytest.mark.parametrize("prior", [UNBOUNDED, FinitePrior(6)])
+def test_a_chain_goes_on_from_what_was_written_down(prior):
+    X = random_data(np.random.default_rng(3), 40, 6, missing="scattered")
+    method, context, state = begin(
+        X, hyperparameters=Hyperparameters(GAMMA, GAMMA, GAMMA), prior=prior, intercept_std=2.0
+    )
+    for _ in range(3):
+        method.step(context, state)
+    assert_goes_on(method, context, state)
+
+
+@pytest.mark.parametrize("prior", [UNBOUNDED, FinitePrior(6)])
 def test_stopped_it_leaves_a_usable_state(prior):
     rng = np.random.default_rng(2)
     X = random_data(rng, 90, 5, missing="scattered")
-    method, state = begin(X, prior=prior, hyperparameters=known(1.0, 1.0, 2.0), intercept_std=5.0)
+    method, context, state = begin(
+        X, prior=prior, hyperparameters=known(1.0, 1.0, 2.0), intercept_std=5.0
+    )
     for n_chunks in (0, 1, 2):
-        method.step(state, stop_after(n_chunks))
-        assert_consistent(method, state)
+        method.step(replace(context, should_stop=stop_after(n_chunks)), state)
+        assert_consistent(method, context, state)
     assert state.n_sweeps == 0
-    method.step(state, never)
+    method.step(context, state)
     assert state.n_sweeps == 1
 
 
@@ -555,9 +574,9 @@ def test_finds_an_intercept_along_with_the_features():
 def test_truncated_start_is_padded_and_unbounded_start_loses_empty_columns():
     Z = np.array([[1, 0, 1], [0, 0, 1], [1, 0, 0]])
     X = np.random.default_rng(0).normal(size=(3, 2))
-    _, state = begin(X, start=start_at(Z))
+    _, _, state = begin(X, start=start_at(Z))
     assert state.features.tolist() == Z[:, [0, 2]].tolist()
-    method, state = begin(X, prior=FinitePrior(5), start=start_at(Z))
+    method, _, state = begin(X, prior=FinitePrior(5), start=start_at(Z))
     assert state.features.shape == (3, 5)
     assert method.n_components_in_use(state) == 2
     assert state.assignments.tolist() == Z[:, [0, 2]].tolist()
@@ -569,16 +588,16 @@ def test_nothing_to_find():
     """No feature at all, a row with nothing observed, a single row."""
     X = np.full((4, 3), np.nan)
     X[1] = 0.0
-    method, state = begin(X, hyperparameters=known(1.0, 1.0, 1e-9))
-    assert np.isfinite(method.step(state, never).evidence)
-    method, state = begin(
+    method, context, state = begin(X, hyperparameters=known(1.0, 1.0, 1e-9))
+    assert np.isfinite(method.step(context, state).evidence)
+    method, context, state = begin(
         np.ones((1, 1)), hyperparameters=Hyperparameters(GAMMA, GAMMA, GAMMA), intercept_std=1.0
     )
     for _ in range(20):
-        assert np.isfinite(method.step(state, never).evidence)
+        assert np.isfinite(method.step(context, state).evidence)
 
 
 def test_key_of_chain_is_that_of_the_state():
     X = np.random.default_rng(0).normal(size=(4, 2))
-    method, state = begin(X, hyperparameters=known(alpha=3.0))
-    assert chain_of(method, state, 1, 0)[0] == key_of(state.assignments)
+    method, context, state = begin(X, hyperparameters=known(alpha=3.0))
+    assert chain_of(method, context, state, 1, 0)[0] == key_of(state.assignments)

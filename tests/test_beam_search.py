@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 from scipy.special import betaln, gammaln
 
-from ibp.data import Observations, summarize
+from ibp.data import Observations, all_rows, summarize
 from ibp.datasets import make_block_images
 from ibp.loop import run
 from ibp.methods.beam_search.beam import BeamPass, Limits
-from ibp.methods.beam_search.method import BeamSearchMethod, Fitting
+from ibp.methods.beam_search.method import BeamSearchMethod, Evaluator
 from ibp.methods.beam_search.naive import dense_log_joint
+from ibp.methods.context import Context
 from ibp.model import Hyperparameters
-from ibp.parallel import Workers
 from ibp.starts.codes_and_factors import CodesAndFactors
-from problems import never, random_data, random_hyperparameters, stop_after
+from problems import random_data, random_hyperparameters, stop_after
+from states import assert_goes_on
 
 CASES = [("none", None), ("none", 2.0), ("block", None), ("scattered", 2.0)]
 
@@ -58,7 +59,7 @@ def class_scores(observations, hyper, intercept_std, most):
     wide = Z.astype(float)
     C = wide @ wide.transpose(0, 2, 1) / values.factor_precision + (intercept_std or 0.0) ** 2
     C += np.eye(n) / values.noise_precision
-    X = observations.values - observations.from_layout(observations.centre)
+    X = all_rows(observations.source) - observations.layout.restore(observations.centre)
     for x in X.T:
         seen = ~np.isnan(x)
         part = C[:, seen][:, :, seen]
@@ -75,13 +76,18 @@ def most_probable(observations, hyper, intercept_std, most):
 
 
 def score(observations, Z, hyper, intercept_std):
-    return Fitting(observations, Workers(), intercept_std).evaluate(Z, hyper).score
+    return evaluator(observations, intercept_std).evaluate(Z, hyper).score
+
+
+def evaluator(observations, intercept_std):
+    return Evaluator(Context(observations), intercept_std)
 
 
 def fitted(observations, hyper, seed=0, **settings):
     method = BeamSearchMethod(hyper, **settings)
-    state = method.init(observations, np.random.default_rng(seed), never)
-    return state, method.step(state, never)
+    context = Context(observations, np.random.default_rng(seed))
+    state = method.init(context)
+    return state, method.step(context, state)
 
 
 def passed(observations, hyper, intercept_std, limits, rows=None, known_score=-np.inf):
@@ -125,7 +131,7 @@ def test_unbounded_pass_meets_every_class_that_is_good_enough(missing, intercept
         floor = expected[0] - 4.0
         search = passed(observations, hyper, intercept_std, Limits(None, 4), known_score=floor)
         n = np.count_nonzero(expected > floor)
-        assert search.beam.size >= n > 1
+        assert search.n_hypotheses >= n > 1
         np.testing.assert_allclose(np.sort(search.beam.scores)[::-1][:n], expected[:n], rtol=1e-9)
         assert (search.beam.scores[n:] < floor + 1e-6).all()
 
@@ -149,7 +155,7 @@ def test_scores_and_factors_of_all_hypotheses(missing, intercept_std, enumerated
     for seed in range(3):
         observations, hyper = problem(seed, 14, 5, missing, intercept_std is not None)
         search = passed(observations, hyper, intercept_std, Limits(7, None, enumerated), 10)
-        assert search.beam.size == 7
+        assert search.n_hypotheses == 7
         rows = search.rows.between(0, 10)
         prefix = observations.take(search.rows.order[:10])
         seen = set()
@@ -157,15 +163,15 @@ def test_scores_and_factors_of_all_hypotheses(missing, intercept_std, enumerated
             Z = search.assignments(slot)
             assert Z.any(axis=0).all()
             seen.add(tuple(columns_of(Z)))
-            parts = (*rows, observations.group_start, Z, hyper.values(), intercept_std)
+            parts = (*rows, observations.layout.group_start, Z, hyper.values(), intercept_std)
             assert search.beam.scores[slot] == pytest.approx(dense_log_joint(*parts), rel=1e-10)
-            fit = Fitting(prefix, Workers(), intercept_std).evaluate(Z, hyper)
+            fit = evaluator(prefix, intercept_std).evaluate(Z, hyper)
             assert search.beam.scores[slot] == pytest.approx(fit.score, rel=1e-10)
             k = search.beam.n_active[slot]
-            mean = observations.from_layout(search.beam.mean[slot, :k])
-            np.testing.assert_allclose(mean, prefix.from_layout(fit.posterior.mean), atol=1e-9)
-            begin = observations.group_start
-            for g in range(observations.n_groups):
+            mean = observations.layout.restore(search.beam.mean[slot, :k])
+            np.testing.assert_allclose(mean, prefix.layout.restore(fit.posterior.mean), atol=1e-9)
+            begin = observations.layout.group_start
+            for g in range(observations.layout.n_groups):
                 A = search.beam.mean[slot, :k, begin[g] : begin[g + 1]]
                 gram = search.beam.gram[slot, g, :k, :k]
                 np.testing.assert_allclose(gram, A @ A.T, atol=1e-9)
@@ -198,7 +204,7 @@ def test_no_drift_over_many_rows():
     observations = Observations.from_array(X, centre=X.mean(axis=0))
     hyper = Hyperparameters.known(noise_std=0.1, factor_std=1.0, alpha=1.0)
     search = passed(observations, hyper, 50.0, Limits(5))
-    fit = Fitting(observations, Workers(), 50.0).evaluate(search.completed(), hyper)
+    fit = evaluator(observations, 50.0).evaluate(search.completed(), hyper)
     assert search.beam.scores[0] == pytest.approx(fit.score, rel=1e-9)
     k = search.beam.n_active[0]
     np.testing.assert_allclose(search.beam.mean[0, :k], fit.posterior.mean, atol=1e-8)
@@ -219,18 +225,19 @@ def test_planted_features_are_found_in_place(order, enumerated):
     assert columns_of(state.assignments) == columns_of(draw.assignments)
     assert report.n_components == 4
     assert report.n_changed == draw.assignments.sum()
-    components = observations.from_layout(state.factor_mean)
+    components = observations.layout.restore(state.fit.factor_mean)
     match = [columns_of(draw.assignments).index(tuple(z)) for z in state.assignments.T]
     images = draw.factors[np.lexsort(draw.assignments[::-1])]
     np.testing.assert_allclose(components, images[match], atol=0.35)
-    assert state.factor_std.shape == components.shape and (state.factor_std > 0).all()
+    deviation = state.fit.factor_std(observations)
+    assert deviation.shape == components.shape and (deviation > 0).all()
 
 
 def test_marginal_order_begins_with_the_least_likely_row():
     observations = Observations.from_array(np.array([[1.0, 0.0], [3.0, 1.0], [2.0, np.nan]]))
     method = BeamSearchMethod(Hyperparameters.known(noise_std=1.0, factor_std=1.0, alpha=1.0))
-    state = method.init(observations, np.random.default_rng(0), never)
-    np.testing.assert_array_equal(method.row_order(state), [1, 2, 0])
+    context = Context(observations)
+    np.testing.assert_array_equal(method.row_order(context, method.init(context)), [1, 2, 0])
 
 
 @pytest.mark.parametrize("beam_width", [3, None])
@@ -252,9 +259,10 @@ def test_limit_of_features(beam_width):
 def test_stopped_search_leaves_a_usable_state(missing, intercept_std, checks):
     observations, hyper = problem(2, 30, 5, missing, intercept_std is not None)
     method = BeamSearchMethod(hyper, intercept_std, beam_width=3)
-    state = method.init(observations, np.random.default_rng(0), never)
+    context = Context(observations, should_stop=stop_after(checks))
+    state = method.init(context)
     before = state.score
-    report = method.step(state, stop_after(checks))
+    report = method.step(context, state)
     assert report.evidence >= before
     assert state.assignments.shape == (30, report.n_components)
     assert state.assignments.any(axis=0).all()
@@ -289,15 +297,24 @@ def test_learned_hyperparameters():
     hyper = random_hyperparameters(np.random.default_rng(0), True, 4, 36, observations.n_observed)
     method = BeamSearchMethod(hyper, intercept_std=5.0)
     result = run(method, observations, [np.random.default_rng(0)], max_iter=20, tol=1e-4)
-    assert result.ending == "converged" and 1 < len(result.history.evidence) <= 5
-    assert np.all(np.diff(result.history.evidence) >= 0)
+    assert result.ending == "converged" and 1 < len(result.history.sweeps) <= 5
+    assert np.all(np.diff(result.history.as_arrays()["evidence"]) >= 0)
     assert result.state.hyperparameters.noise_std == pytest.approx(0.3, rel=0.1)
     assert result.state.n_components >= 4
-    absolute = result.state.intercept.mean + observations.centre
+    absolute = result.state.fit.intercept_mean + observations.centre
     assert absolute.shape == (36,)
-    fit = Fitting(observations, Workers(), 5.0)
+    fit = evaluator(observations, 5.0)
     again = fit.evaluate(result.state.assignments, result.state.hyperparameters)
     assert again.score == pytest.approx(result.evidence, rel=1e-12)
+
+
+def test_a_search_goes_on_from_what_was_written_down():
+    observations, hyper = problem(4, 30, 5, "scattered", True, learned=True)
+    method = BeamSearchMethod(hyper, intercept_std=2.0, order="random", beam_width=3)
+    context = Context(observations, np.random.default_rng(0))
+    state = method.init(context)
+    method.step(context, state)
+    assert_goes_on(method, context, state)
 
 
 def test_same_seed_same_answer():
@@ -312,6 +329,6 @@ def test_same_seed_same_answer():
 
 def test_single_precision_and_rows_with_nothing():
     observations, hyper = problem(1, 12, 5, "heavy")
-    small = Observations.from_array(observations.values.astype(np.float32))
+    small = Observations.from_array(all_rows(observations.source).astype(np.float32))
     double, single = (fitted(data, hyper)[0] for data in (observations, small))
     np.testing.assert_array_equal(double.assignments, single.assignments)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from ibp import MEIBP
-from ibp.data import Observations, summarize
+from ibp.data import Observations, all_rows, summarize
+from ibp.methods.context import Context
 from ibp.methods.meibp import automatic_start  # noqa: F401, whose pieces are made small
 from ibp.methods.meibp import blocks as meibp_blocks
 from ibp.methods.meibp import method as meibp
@@ -21,7 +22,7 @@ from ibp.methods.meibp.blocks import improve_block, update_block, visit_one_by_o
 from ibp.methods.meibp.given_start import GivenStart
 from ibp.methods.meibp.method import MEIBPMethod
 from ibp.model import Hyperparameters, Statistics
-from ibp.model.ibp_prior import log_prior, tangent_log_odds
+from ibp.model.ibp_prior import EQUIVALENCE_CLASSES, ShiftedClasses, tangent_log_odds
 from ibp.model.row_objective import likelihood_terms
 from ibp.parallel import ranges
 from ibp.submodular import OPTIMIZERS, Problem, maximize
@@ -31,7 +32,6 @@ from problems import (
     direct_bound,
     make,
     missing_kinds,
-    never,
     priors,
     random_assignments,
     random_data,
@@ -55,6 +55,7 @@ def rough_state(
     Z = random_assignments(rng, n, k)
     location = np.abs(rng.normal(size=(k, d))) * rng.choice([0.01, 0.3, 2.0], size=(k, 1))
     scale = rng.uniform(0.05, 0.5, size=(k, d))
+    settings["prior"] = EQUIVALENCE_CLASSES[settings.pop("prior", "shifted")]
     method = MEIBPMethod(
         GivenStart(Z, location, scale), random_hyperparameters(rng, False, k, d), **settings
     )
@@ -62,13 +63,14 @@ def rough_state(
     observations = Observations.from_summary(
         X, summary, centre=summary.means if intercept else None
     )
-    state = method.init(observations, rng)
+    context = Context(observations, rng)
+    state = method.init(context)
     state.n_sweeps = int(rng.integers(0, 8))  # with which the exact search's budget grows
-    return method, state
+    return method, context, state
 
 
-def blocks_of(state, size):
-    return ranges(state.observations.n_samples, size)
+def blocks_of(context, size):
+    return ranges(context.observations.n_samples, size)
 
 
 # The bound
@@ -85,32 +87,34 @@ def blocks_of(state, size):
 )
 @settings(max_examples=100)
 def test_no_block_lowers_the_bound(seed, missing, prior, name, size, intercept, shuffled):
-    method, state = rough_state(seed, missing, prior=prior, optimizer=name, intercept=intercept)
-    order = np.random.default_rng(seed).permutation(state.observations.n_samples)
-    bound = direct_bound(method, state)
+    method, context, state = rough_state(
+        seed, missing, prior=prior, optimizer=name, intercept=intercept
+    )
+    order = np.random.default_rng(seed).permutation(context.observations.n_samples)
+    bound = direct_bound(method, context, state)
     for _ in range(2):
-        for block in blocks_of(state, size):
+        for block in blocks_of(context, size):
             if state.n_components == 0:
                 return
             before = state.assignments.copy()
             changed, proven = update_block(
-                method, state, state.row_forms(), order[block] if shuffled else block
+                method, state, state.row_forms(context), order[block] if shuffled else block
             )
             assert changed == (before != state.assignments).sum()
             assert 0 <= proven <= block.stop - block.start
             untouched = np.setdiff1d(np.arange(40), order[block] if shuffled else np.r_[block])
             np.testing.assert_array_equal(before[untouched], state.assignments[untouched])
-            fresh = Statistics.from_codes(state.observations, state.assignments)
+            fresh = Statistics.from_codes(context.observations, state.assignments)
             np.testing.assert_array_equal(state.statistics.gram, fresh.gram)
             np.testing.assert_array_equal(state.statistics.totals, fresh.totals)
             np.testing.assert_array_equal(state.statistics.counts, fresh.counts)
             np.testing.assert_allclose(state.statistics.cross, fresh.cross, atol=1e-9)
             # With q(A) as it was, then with q(A) refreshed.
-            after = direct_bound(method, state)
+            after = direct_bound(method, context, state)
             assert_not_lower(after, bound)
             state.drop_empty()
-            state.refresh()
-            bound = direct_bound(method, state)
+            state.refresh(context)
+            bound = direct_bound(method, context, state)
             assert_not_lower(bound, after)
 
 
@@ -125,7 +129,7 @@ def test_no_block_lowers_the_bound(seed, missing, prior, name, size, intercept, 
 )
 @settings(max_examples=60)
 def test_no_sweep_in_blocks_lowers_the_bound(seed, missing, prior, name, block, shuffle, intercept):
-    method, state = rough_state(
+    method, context, state = rough_state(
         seed,
         missing,
         prior=prior,
@@ -134,10 +138,10 @@ def test_no_sweep_in_blocks_lowers_the_bound(seed, missing, prior, name, block, 
         shuffle=shuffle,
         intercept=intercept,
     )
-    bound = direct_bound(method, state)
+    bound = direct_bound(method, context, state)
     for _ in range(6):
-        report = method.step(state, never)
-        assert report.evidence == pytest.approx(direct_bound(method, state), rel=1e-10)
+        report = method.step(context, state)
+        assert report.evidence == pytest.approx(direct_bound(method, context, state), rel=1e-10)
         assert_not_lower(report.evidence, bound)
         bound = report.evidence
 
@@ -156,12 +160,13 @@ def blocks_that_fall(prior, seeds):
         for k in range(6):
             Z[rng.choice(30, 2 + seed % 4, replace=False), k] = 1
         start = GivenStart(Z, np.zeros((6, 5)), np.ones((6, 5)))
-        method = MEIBPMethod(start, hyper, prior=prior, optimizer="exact")
-        state = method.init(Observations.from_array(random_data(rng, 30, 5)), rng)
-        for block in blocks_of(state, 30):
-            before = direct_bound(method, state)
-            update_block(method, state, state.row_forms(), block)
-            after = direct_bound(method, state)
+        method = MEIBPMethod(start, hyper, prior=EQUIVALENCE_CLASSES[prior], optimizer="exact")
+        context = Context(Observations.from_array(random_data(rng, 30, 5)), rng)
+        state = method.init(context)
+        for block in blocks_of(context, 30):
+            before = direct_bound(method, context, state)
+            update_block(method, context, state, state.row_forms(context), block)
+            after = direct_bound(method, context, state)
             fell += after < before - 1e-9 * abs(before)
             died += (state.statistics.counts == 0).any()
             n_blocks += 1
@@ -195,9 +200,9 @@ def test_the_check_of_a_block_is_needed(monkeypatch, prior):
 @settings(max_examples=60)
 def test_a_block_that_would_fall_is_done_row_by_row(seed, missing, prior, push):
     # Rows optimised against log-odds that are no tangent: the sum of their gains is misleading.
-    method, state = rough_state(seed, missing, prior=prior, optimizer="exact")
-    reference = deepcopy(state)
-    before = direct_bound(method, state)
+    method, context, state = rough_state(seed, missing, prior=prior, optimizer="exact")
+    reference, other_context = deepcopy(state), deepcopy(context)
+    before = direct_bound(method, context, state)
     with pytest.MonkeyPatch.context() as patch:
         answers = []
         accept = meibp_blocks.accept
@@ -208,10 +213,12 @@ def test_a_block_that_would_fall_is_done_row_by_row(seed, missing, prior, push):
 
         patch.setattr(meibp_blocks, "accept", watched)
         patch.setattr(meibp_blocks, "tangent_log_odds", lambda m, n: tangent_log_odds(m, n) + push)
-        update_block(method, state, state.row_forms(), slice(0, 40))
-    assert_not_lower(direct_bound(method, state), before)
+        update_block(method, context, state, state.row_forms(context), slice(0, 40))
+    assert_not_lower(direct_bound(method, context, state), before)
     if answers == [False]:
-        visit_one_by_one(method, reference, reference.row_forms(), np.arange(40))
+        visit_one_by_one(
+            method, other_context, reference, reference.row_forms(other_context), np.arange(40)
+        )
         np.testing.assert_array_equal(state.assignments, reference.assignments)
         np.testing.assert_array_equal(state.column_hash, reference.column_hash)
         np.testing.assert_array_equal(state.statistics.counts, reference.statistics.counts)
@@ -229,8 +236,8 @@ def test_such_blocks_exist(monkeypatch):
     monkeypatch.setattr(meibp_blocks, "accept", watched)
     monkeypatch.setattr(meibp_blocks, "tangent_log_odds", lambda m, n: tangent_log_odds(m, n) + 8.0)
     for seed in range(100):
-        method, state = rough_state(seed)
-        update_block(method, state, state.row_forms(), slice(0, 40))
+        method, context, state = rough_state(seed)
+        update_block(method, context, state, state.row_forms(context), slice(0, 40))
     assert answers.count(False) >= 5
 
 
@@ -241,7 +248,7 @@ def test_the_tangent_is_below_the_count_term(n_samples, seed):
     others = rng.integers(1, n_samples + 1, size=1)
 
     def prior(m):
-        return log_prior(m, n_samples, alpha=1.0)
+        return ShiftedClasses().log_prior(m, n_samples, alpha=1.0)
 
     slope = tangent_log_odds(counts, n_samples)
     assert prior(others) >= prior(counts) + float(slope @ (others - counts)) - 1e-9
@@ -251,18 +258,18 @@ def test_rows_with_a_feature_of_their_own_are_not_for_the_tangent(monkeypatch):
     visited = []
     one_by_one = meibp_blocks.visit_one_by_one
 
-    def watched(settings, state, forms, rows):
+    def watched(settings, context, state, forms, rows):
         visited.append(rows)
-        return one_by_one(settings, state, forms, rows)
+        return one_by_one(settings, context, state, forms, rows)
 
     monkeypatch.setattr(meibp_blocks, "visit_one_by_one", watched)
     n_seen = 0
     for seed in range(30):
-        method, state = rough_state(seed)
+        method, context, state = rough_state(seed)
         single = np.flatnonzero(state.statistics.counts == 1)
         owners = np.flatnonzero(state.assignments[:, single].any(axis=1))
         visited.clear()
-        update_block(method, state, state.row_forms(), slice(0, 40))
+        update_block(method, context, state, state.row_forms(context), slice(0, 40))
         if owners.size:
             n_seen += 1
             # They alone, unless the whole block was done again.
@@ -273,11 +280,11 @@ def test_rows_with_a_feature_of_their_own_are_not_for_the_tangent(monkeypatch):
 # The rows
 
 
-def tangent_problem(state, row, log_odds):
+def tangent_problem(context, state, row, log_odds):
     """The problem of a row in a block, from the model's equations."""
-    o = state.observations
-    values = o.values[row].astype(np.float64)
-    x = values[o.column_order] - o.centre - state.intercept.mean
+    o = context.observations
+    values = o.source.rows(slice(row, row + 1))[0].astype(np.float64)
+    x = values[o.layout.column_order] - o.centre - state.intercept.mean
     linear, quadratic = likelihood_terms(
         x, state.factors, state.hyperparameters.noise_precision.mean
     )
@@ -297,17 +304,19 @@ def test_exact_rows_of_a_block_are_the_best_under_the_tangent(
     seed, missing, intercept, searched, rows_for_a_form
 ):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ibp.methods.row_forms.ROWS_FOR_A_FORM", rows_for_a_form)
-        method, state = rough_state(
+        patch.setattr("ibp.data.observations.ROWS_FOR_A_FORM", rows_for_a_form)
+        method, context, state = rough_state(
             seed, missing, intercept=intercept, optimizer="exact", node_budget=10**6
         )
         # Without a search, what is said to be proven has nothing but its certificate.
         state.n_sweeps = 100 if searched else 0
         log_odds = tangent_log_odds(state.statistics.counts, 40)
-        alone = np.zeros(40, dtype=bool)
+        owned = np.zeros(40, dtype=bool)
         rows = np.arange(40)
         pieces = list(
-            improve_block(method, state, state.row_forms(), slice(0, 40), rows, alone, log_odds)
+            improve_block(
+                method, context, state, state.row_forms(context), slice(0, 40), owned, log_odds
+            )
         )
     new = state.assignments.copy()
     for piece in pieces:
@@ -315,7 +324,7 @@ def test_exact_rows_of_a_block_are_the_best_under_the_tangent(
         new[piece.changed] = piece.new
     gain, n_best = 0.0, 0
     for row in rows:
-        problem = tangent_problem(state, row, log_odds)
+        problem = tangent_problem(context, state, row, log_odds)
         best = maximize(problem, "brute_force").value
         found = problem.value(new[row])
         scale = 1e-8 * max(1.0, abs(best), np.abs(problem.linear).sum())
@@ -335,13 +344,13 @@ def test_exact_rows_of_a_block_are_the_best_under_the_tangent(
 @given(seed=seeds, missing=missing_kinds, intercept=st.booleans(), size=st.sampled_from([3, 1000]))
 @settings(max_examples=40)
 def test_pieces_of_a_block_do_not_matter(seed, missing, intercept, size):
-    method, state = rough_state(seed, missing, intercept=intercept, optimizer="exact")
+    method, context, state = rough_state(seed, missing, intercept=intercept, optimizer="exact")
     other = deepcopy(state)
-    update_block(method, state, state.row_forms(), slice(0, 40))
+    update_block(method, context, state, state.row_forms(context), slice(0, 40))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ibp.data.observations.PIECE_ROWS", size)
         patch.setattr(meibp_blocks, "ROWS_ONE_BY_ONE", size)
-        update_block(method, other, other.row_forms(), slice(0, 40))
+        update_block(method, context, other, other.row_forms(context), slice(0, 40))
     np.testing.assert_array_equal(state.assignments, other.assignments)
     np.testing.assert_allclose(state.statistics.cross, other.statistics.cross, atol=1e-10)
 
@@ -440,17 +449,17 @@ def test_errors_in_a_thread_are_raised(monkeypatch, kind):
 # Single precision
 
 
-def rounding_of_single(state):
+def rounding_of_single(context, state):
     """Rows are chosen by products that are rounded to single precision."""
-    products = np.abs(state.observations.centre).max() ** 2 * state.observations.n_observed
-    size = state.observations.sum_of_squares + products
+    products = np.abs(context.observations.centre).max() ** 2 * context.observations.n_observed
+    size = context.observations.sum_of_squares + products
     return 1e-6 * state.hyperparameters.noise_precision.mean * size
 
 
 @given(seed=seeds, missing=missing_kinds, prior=priors, intercept=st.booleans())
 @settings(max_examples=60)
 def test_sweeps_in_single_precision_do_not_lower_the_bound(seed, missing, prior, intercept):
-    method, state = rough_state(
+    method, context, state = rough_state(
         seed,
         missing,
         prior=prior,
@@ -459,10 +468,10 @@ def test_sweeps_in_single_precision_do_not_lower_the_bound(seed, missing, prior,
         optimizer="exact",
         block_size=15,
     )
-    bound = direct_bound(method, state)
+    bound = direct_bound(method, context, state)
     for _ in range(5):
-        after = method.step(state, never).evidence
-        assert after >= bound - 1e-9 * abs(bound) - rounding_of_single(state)
+        after = method.step(context, state).evidence
+        assert after >= bound - 1e-9 * abs(bound) - rounding_of_single(context, state)
         bound = after
 
 
@@ -501,16 +510,16 @@ def rows_of_sweeps(monkeypatch, n_sweeps=3, **settings):
     sweeps = []
     original = meibp.update_block
 
-    def watched(method, state, forms, rows):
+    def watched(method, context, state, forms, rows):
         sweeps[-1].append(rows)
-        return original(method, state, forms, rows)
+        return original(method, context, state, forms, rows)
 
     monkeypatch.setattr(meibp, "update_block", watched)
-    method, state = make(1, "scattered", n=50, **settings)
+    method, context, state = make(1, "scattered", n=50, **settings)
     assert state.n_components > 1
     for _ in range(n_sweeps):
         sweeps.append([])
-        method.step(state, never)
+        method.step(context, state)
     return sweeps
 
 
@@ -563,11 +572,11 @@ def test_first_automatic_block(n_samples, expected):
 
 
 def test_stopping_between_blocks_leaves_a_consistent_state():
-    method, state = make(4, "scattered", n=60, learned=True, block_size=10, intercept=True)
-    bound = direct_bound(method, state)
+    method, context, state = make(4, "scattered", n=60, learned=True, block_size=10, intercept=True)
+    bound = direct_bound(method, context, state)
     before = state.assignments.copy()
-    report = method.step(state, stop_after(3))
-    assert report.evidence == pytest.approx(direct_bound(method, state), rel=1e-10)
+    report = method.step(replace(context, should_stop=stop_after(3)), state)
+    assert report.evidence == pytest.approx(direct_bound(method, context, state), rel=1e-10)
     assert_not_lower(report.evidence, bound)
     if state.n_components == before.shape[1]:
         np.testing.assert_array_equal(state.assignments[30:], before[30:])
@@ -591,7 +600,7 @@ def test_complete_rows_are_never_copied(monkeypatch, missing, dtype):
 
     def watched(self, rows):
         block = rows_of(self, rows)
-        calls.append((self.values is block.base or np.shares_memory(self.values, block), rows))
+        calls.append((np.shares_memory(all_rows(self.source), block), rows))
         assert block.dtype == dtype
         return block
 

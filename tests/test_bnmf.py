@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,18 +13,15 @@ from scipy.optimize import nnls
 from scipy.stats import expon, invgamma, norm
 
 from ibp import loop
+from ibp.blas import single_threaded_blas
 from ibp.data import Observations
-from ibp.methods.bnmf import (
-    ROUNDING,
-    BNMFMethod,
-    FrozenBNMF,
-    update_codes,
-    update_factors,
-)
+from ibp.methods.bnmf import BNMFMethod, FrozenBNMF, code_statistics
+from ibp.methods.context import Context
 from ibp.model import GammaPosterior, Known
-from ibp.parallel import Workers
+from ibp.parallel import Threads
 from ibp.starts.codes_and_factors import CodesAndFactors
-from problems import assert_not_lower, missing_kinds, never, seeds, stop_after
+from problems import assert_not_lower, missing_kinds, seeds, stop_after
+from resuming import assert_resumes
 
 MISSING = ["none", "block", "scattered", "heavy"]
 
@@ -48,21 +47,32 @@ def learned(shape=1.5, rate=0.02, mean=10.0):
     return GammaPosterior.starting_at(mean, (shape, rate), 10.0)
 
 
-def fitted(X, method, n_steps, seed=0):
-    state = method.init(Observations.from_array(X), np.random.default_rng(seed), never)
-    reports = [method.step(state, never) for _ in range(n_steps)]
+def context_of(X, seed=0, **options):
+    return Context(Observations.from_array(X), np.random.default_rng(seed), **options)
+
+
+def components(context, state):
+    """A in the user's column order."""
+    return context.observations.layout.restore(state.factors)
+
+
+def fitted(X, method, n_steps, seed=0, n_jobs=1):
+    context = context_of(X, seed, executor=Threads(n_jobs))
+    state = method.init(context)
+    reports = [method.step(context, state) for _ in range(n_steps)]
     return state, reports
 
 
 def settled(X, method):
     """A state that sweeps no longer change; strong priors and noise make this quick."""
-    state, _ = fitted(X, method, 1)
+    context = context_of(X)
+    state = method.init(context)
     for _ in range(4000):
         before = state.codes.copy()
-        report = method.step(state, never)
+        report = method.step(context, state)
         if np.abs(state.codes - before).max() < 1e-10 * before.max():
             assert report.n_changed == 0
-            return state
+            return state, components(context, state)
     raise AssertionError("not settled")
 
 
@@ -117,14 +127,16 @@ class Naive:
 def test_agrees_with_a_plain_implementation_from_the_same_start(missing, noise):
     X = data(3, missing=missing)
     method = BNMFMethod(4, noise, code_rate=0.7, factor_rate=1.3, inner_sweeps=3)
-    state = method.init(Observations.from_array(X), np.random.default_rng(1), never)
+    context = context_of(X, seed=1)
+    state = method.init(context)
     prior = None if isinstance(noise, Known) else (noise.prior_shape, noise.prior_rate)
-    naive = Naive(X, state.codes, state.components, state.noise_variance, 0.7, 1.3, prior)
+    start = state.codes, components(context, state), state.noise_variance
+    naive = Naive(X, *start, 0.7, 1.3, prior)
     for _ in range(6):
-        report = method.step(state, never)
+        report = method.step(context, state)
         naive.sweep(3)
         np.testing.assert_allclose(state.codes, naive.B, rtol=1e-10, atol=1e-10)
-        np.testing.assert_allclose(state.components, naive.A, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(components(context, state), naive.A, rtol=1e-10, atol=1e-10)
         assert state.noise_variance == pytest.approx(naive.variance, rel=1e-10)
         assert report.evidence == pytest.approx(naive.log_joint(), rel=1e-10)
         likelihood = norm.logpdf(
@@ -147,16 +159,17 @@ def test_no_update_lowers_the_joint_density(seed, missing, learns, code_rate, fa
     X = data(seed, n=12, d=6, missing=missing, noise=rng.choice([0.01, 1.0]))
     noise = learned(mean=float(rng.choice([1.0, 100.0]))) if learns else Known(rng.uniform(0.1, 50))
     method = BNMFMethod(4, noise, code_rate, factor_rate, passes)
-    state = method.init(Observations.from_array(X), rng, never)
-    before = method.report(state).evidence
+    context = Context(Observations.from_array(X), rng)
+    state = method.init(context)
+    before = method.report(context, state).evidence
     for _ in range(4):
         for update in (
-            lambda: update_codes(state, code_rate, passes, ROUNDING, never),
-            lambda: method.update_noise(state),
-            lambda: update_factors(state, factor_rate, passes, ROUNDING, never),
+            lambda: method.update_codes(context, state, passes),
+            lambda: method.update_noise(context.observations, state),
+            lambda: method.update_factors(context, state, passes),
         ):
             update()
-            after = method.report(state).evidence
+            after = method.report(context, state).evidence
             assert_not_lower(after, before)
             before = after
     assert (state.codes >= 0).all()
@@ -166,10 +179,11 @@ def test_no_update_lowers_the_joint_density(seed, missing, learns, code_rate, fa
 @pytest.mark.parametrize("missing", MISSING)
 def test_is_stationary_at_convergence(missing):
     X = data(5, missing=missing, noise=1.0)
-    state = settled(X, BNMFMethod(3, learned(), code_rate=2.0, factor_rate=2.5, inner_sweeps=5))
+    method = BNMFMethod(3, learned(), code_rate=2.0, factor_rate=2.5, inner_sweeps=5)
+    state, A = settled(X, method)
     assert state.in_use.any()
     observed = ~np.isnan(X)
-    A, B, v = state.components, state.codes, state.noise_variance
+    B, v = state.codes, state.noise_variance
     residual = np.where(observed, B @ A - np.nan_to_num(X), 0.0)
     for gradient, values in (
         (residual @ A.T / v + 2.0, B),
@@ -191,7 +205,7 @@ def test_sparse_input_gives_the_same_as_dense(seed, missing):
     dense, dense_reports = fitted(X, method, 5)
     stored, stored_reports = fitted(sparse.csr_array(X), method, 5)
     np.testing.assert_allclose(stored.codes, dense.codes, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(stored.components, dense.components, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(stored.factors, dense.factors, rtol=1e-9, atol=1e-9)
     assert stored_reports[-1].evidence == pytest.approx(dense_reports[-1].evidence, rel=1e-9)
 
 
@@ -200,7 +214,7 @@ def test_threads_change_nothing_and_a_seed_repeats(missing):
     X = data(7, n=900, d=300, missing=missing)
     one, _ = fitted(X, BNMFMethod(3, learned()), 3, seed=4)
     again, _ = fitted(X, BNMFMethod(3, learned()), 3, seed=4)
-    four, _ = fitted(X, BNMFMethod(3, learned(), n_jobs=4), 3, seed=4)
+    four, _ = fitted(X, BNMFMethod(3, learned()), 3, seed=4, n_jobs=4)
     for other in (again, four):
         np.testing.assert_array_equal(other.codes, one.codes)
         np.testing.assert_array_equal(other.factors, one.factors)
@@ -220,11 +234,12 @@ def test_single_precision_is_close():
 @pytest.mark.parametrize("missing", MISSING)
 def test_new_rows_get_the_codes_of_training_rows(missing):
     X = data(9, missing=missing, noise=1.0)
-    state = settled(X, BNMFMethod(3, learned(), code_rate=2.0, factor_rate=2.5, inner_sweeps=5))
-    frozen = FrozenBNMF(state.components, state.noise_variance, 2.0)
-    codes = frozen.codes(Observations.from_array(X), Workers())
+    method = BNMFMethod(3, learned(), code_rate=2.0, factor_rate=2.5, inner_sweeps=5)
+    state, A = settled(X, method)
+    frozen = FrozenBNMF(A, state.noise_variance, 2.0)
+    codes = frozen.codes(Observations.from_array(X), Threads())
     np.testing.assert_allclose(codes, state.codes, atol=1e-6 * codes.max())
-    some = frozen.codes(Observations.from_array(X[7:20]), Workers(2))
+    some = frozen.codes(Observations.from_array(X[7:20]), Threads(2))
     np.testing.assert_allclose(some, codes[7:20], atol=1e-8 * codes.max())
 
 
@@ -233,7 +248,7 @@ def test_codes_of_new_rows_solve_the_penalised_problem():
     A, X = rng.exponential(size=(5, 12)), data(2, n=20, d=12, missing="scattered")
     X[0] = np.nan
     variance, rate = 0.3, 2.0
-    codes = FrozenBNMF(A, variance, rate).codes(Observations.from_array(X), Workers())
+    codes = FrozenBNMF(A, variance, rate).codes(Observations.from_array(X), Threads())
     assert not codes[0].any()
     for x, b in zip(X[1:], codes[1:], strict=True):
         part = A[:, ~np.isnan(x)]
@@ -246,7 +261,7 @@ def test_codes_of_new_rows_solve_the_penalised_problem():
 def test_new_rows_can_be_left_at_zero():
     X = data(2, n=600)
     frozen = FrozenBNMF(np.ones((2, 9)), 0.1, 1.0)
-    codes = frozen.codes(Observations.from_array(X), Workers(), should_stop=stop_after(1))
+    codes = frozen.codes(Observations.from_array(X), Threads(), should_stop=stop_after(1))
     assert codes[:256].any(axis=1).all()
     assert not codes[256:].any()
 
@@ -261,7 +276,7 @@ def test_the_unit_of_the_data_does_not_matter(c, learns):
     state, reports = fitted(X, BNMFMethod(3, base, 0.8, 0.6), 8)
     other, other_reports = fitted(c * X, BNMFMethod(3, scaled, 0.8, 0.6 / c), 8)
     np.testing.assert_allclose(other.codes, state.codes, rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(other.components, c * state.components, rtol=1e-6, atol=1e-8 * c)
+    np.testing.assert_allclose(other.factors, c * state.factors, rtol=1e-6, atol=1e-8 * c)
     assert other.noise_variance == pytest.approx(c**2 * state.noise_variance, rel=1e-8)
     densities = np.count_nonzero(~np.isnan(X)) + state.factors.size + 2 * learns
     expected = reports[-1].evidence - densities * np.log(c)
@@ -274,10 +289,11 @@ def test_dead_features_stay_dead_and_are_not_counted():
     codes, factors = rng.exponential(size=(30, 4)), rng.exponential(size=(4, 9))
     codes[:, 1], factors[2] = 0.0, 0.0
     method = BNMFMethod(4, learned(), start=CodesAndFactors(codes, factors), inner_sweeps=2)
-    state = method.init(Observations.from_array(X), rng, never)
-    assert method.report(state).n_components == 2
+    context = Context(Observations.from_array(X), rng)
+    state = method.init(context)
+    assert method.report(context, state).n_components == 2
     for _ in range(5):
-        report = method.step(state, never)
+        report = method.step(context, state)
     assert np.isfinite(report.evidence)
     assert not state.codes[:, 2].any()
     assert not state.factors[2].any()
@@ -307,11 +323,12 @@ def test_features_outside_of_what_a_row_or_column_observes_are_off(seed):
     X[80:][rng.random((10, 60)) < 0.1] = np.nan
     start = CodesAndFactors(codes, factors)
     method = BNMFMethod(3, Known(1e12), 1e-6, 1e-6, inner_sweeps=1, start=start)
-    state = method.init(Observations.from_array(X), rng, never)
+    context = Context(Observations.from_array(X), rng)
+    state = method.init(context)
     for _ in range(3):
-        method.step(state, never)
+        method.step(context, state)
         np.testing.assert_array_equal(state.codes[50:, 0], 0.0)
-        np.testing.assert_array_equal(state.components[2, :20], 0.0)
+        np.testing.assert_array_equal(components(context, state)[2, :20], 0.0)
 
 
 def test_start_from_given_parts():
@@ -319,18 +336,20 @@ def test_start_from_given_parts():
     rng = np.random.default_rng(1)
     codes, factors = rng.normal(size=(40, 3)), rng.normal(size=(3, 9))
     method = BNMFMethod(7, Known(10.0), start=CodesAndFactors(codes, factors))
-    state = method.init(Observations.from_array(X), rng, never)
+    context = Context(Observations.from_array(X), rng)
+    state = method.init(context)
     np.testing.assert_array_equal(state.codes, np.maximum(codes, 0))
-    np.testing.assert_array_equal(state.components, np.maximum(factors, 0))
+    np.testing.assert_array_equal(components(context, state), np.maximum(factors, 0))
 
 
 def test_factors_of_a_start_without_them_are_the_mode_given_its_codes():
     X = data(15, missing="scattered")
     codes = np.random.default_rng(1).exponential(size=(40, 3))
     method = BNMFMethod(3, Known(10.0), start=CodesAndFactors(codes))
-    state = method.init(Observations.from_array(X), np.random.default_rng(0), never)
+    context = context_of(X)
+    state = method.init(context)
     before = state.factors.copy()
-    update_factors(state, method.factor_rate, 50, 0.0, never)
+    method.update_factors(context, state, 50, tolerance=0.0)
     np.testing.assert_allclose(state.factors, before, atol=1e-7)
     assert state.factors.any()
 
@@ -338,7 +357,7 @@ def test_factors_of_a_start_without_them_are_the_mode_given_its_codes():
 def test_random_start_has_the_mean_of_the_data():
     X = data(16, n=400, d=50)
     method = BNMFMethod(10, Known(1.0), 3.0, 0.2)
-    state = method.init(Observations.from_array(X), np.random.default_rng(0), never)
+    state = method.init(context_of(X))
     assert (state.codes @ state.factors).mean() == pytest.approx(X.mean(), rel=0.1)
     assert 3.0 * state.codes.sum() == pytest.approx(0.2 * state.factors.sum(), rel=0.2)
 
@@ -354,28 +373,41 @@ def test_refuses_centred_data():
     X = data(17)
     observations = Observations.from_array(X, centre=X.mean(axis=0))
     with pytest.raises(ValueError, match="no intercept"):
-        BNMFMethod(2, Known(1.0)).init(observations, np.random.default_rng(0), never)
+        BNMFMethod(2, Known(1.0)).init(Context(observations))
 
 
 def test_told_to_stop_it_leaves_a_consistent_state():
     X = data(18, n=700, missing="scattered")
     method = BNMFMethod(3, learned())
     for n_checks in range(5):
-        state = method.init(Observations.from_array(X), np.random.default_rng(0), never)
-        before = method.report(state).evidence
-        report = method.step(state, stop_after(n_checks))
+        context = context_of(X)
+        state = method.init(context)
+        before = method.report(context, state).evidence
+        report = method.step(replace(context, should_stop=stop_after(n_checks)), state)
         assert_not_lower(report.evidence, before)
-        state.refresh_statistics()
-        assert method.report(state).evidence == pytest.approx(report.evidence, rel=1e-12)
+        state.statistics = code_statistics(context.observations, state.codes, context.executor)
+        assert method.report(context, state).evidence == pytest.approx(report.evidence, rel=1e-12)
+
+
+@pytest.mark.parametrize("missing", ["none", "scattered"])
+def test_a_state_is_arrays_and_goes_on_from_them(missing):
+    context = context_of(data(20, missing=missing))
+    method = BNMFMethod(3, learned(), inner_sweeps=2)
+    state = method.init(context)
+    with single_threaded_blas():
+        method.step(context, state)
+        assert_resumes(method, context, state)
 
 
 def test_the_loop_runs_it_to_convergence():
     X = data(19, n=200, d=20)
     method = BNMFMethod(3, learned())
     generators = [np.random.default_rng(0), np.random.default_rng(1)]
-    run = loop.run(method, Observations.from_array(X), generators, max_iter=500, tol=1e-4)
+    run = loop.run(
+        method, Observations.from_array(X), generators, Threads(), max_iter=500, tol=1e-4
+    )
     assert run.ending == "converged"
-    assert (np.diff(run.history.evidence) >= -1e-9 * np.abs(run.evidence)).all()
+    assert (np.diff(run.history.as_arrays()["evidence"]) >= -1e-9 * np.abs(run.evidence)).all()
     assert 0.05 < run.state.noise_std < 0.2
 
 
@@ -383,7 +415,9 @@ def test_the_loop_notices_that_codes_are_at_rest():
     X = data(5, noise=1.0)
     method = BNMFMethod(3, learned(), 2.0, 2.5)
     generators = [np.random.default_rng(0)]
-    run = loop.run(method, Observations.from_array(X), generators, max_iter=3000, tol=0.0)
+    run = loop.run(
+        method, Observations.from_array(X), generators, Threads(), max_iter=3000, tol=0.0
+    )
     assert run.ending == "converged"
-    assert run.history.n_changed[0] > 0
-    assert run.history.n_changed[-1] == 0
+    assert run.history.sweeps[0].n_changed > 0
+    assert run.history.sweeps[-1].n_changed == 0

@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 import ibp
 from ibp.cli import options
 from ibp.cli.app import app, run
-from ibp.cli.data import named_places
 from ibp.cli.pictures import print_pictures, shrink
 from ibp.cli.problems import session
 from ibp.cli.progress import LineReporter, Sweep
@@ -105,7 +104,12 @@ def test_arguments_that_make_no_sense(call, arguments, words):
 
 
 def test_help_and_completion_know_the_labels():
-    assert options.LABELS.split(", ") == options.method_labels()
+    labels = "meibp-default meibp f-vibp i-vibp aibp t-aibp ugibbs t-ugibbs bs-ibp inmf bnmf"
+    assert options.method_labels() == [*labels.split(), "meibp+aibp"]
+    for command in ("fit", "compare"):
+        printed = CliRunner().invoke(app, [command, "--help"], terminal_width=100).stdout
+        words = printed.replace("\N{BOX DRAWINGS LIGHT VERTICAL}", " ").split()
+        assert ", ".join(options.method_labels()) in " ".join(words)
     assert options.complete_method("meibp") == ["meibp-default", "meibp", "meibp+aibp"]
     assert options.complete_methods("meibp,aibp,i") == ["meibp,aibp,i-vibp", "meibp,aibp,inmf"]
     assert "meibp,aibp" not in options.complete_methods("aibp,a")
@@ -369,7 +373,7 @@ def test_errors_that_are_no_fault_of_the_user_are_not_hidden():
     with pytest.raises(ZeroDivisionError), session(quiet=False, json=False):
         raise ZeroDivisionError
     with pytest.raises(ValueError, match="could not broadcast"), session(quiet=False, json=False):
-        from ibp.blas import np as numpy  # raised outside the modules that check input
+        from ibp.blas import np as numpy  # raised by NumPy, not by a check of ours
 
         exec("np.zeros(3)[:] = np.zeros(2)", {"np": numpy, "__name__": "ibp.methods.meibp.method"})
 
@@ -426,10 +430,6 @@ def test_words():
     assert [plural(n, "hidden entry") for n in (1, 2)] == ["1 hidden entry", "2 hidden entries"]
     assert printable("a\x1b[2Jb\u202e") == "a\\x1b[2Jb\\x202e"
     assert sparkline([1.0, 2.0, 8.0]) == "▁▂█" and sparkline([3.0, 3.0]) == "▁▁"
-    message = "X has an infinity in row 0, column 1. See column 7."
-    assert named_places(message, ["a", "b"]) == (
-        'X has an infinity in row 1, column "b". See column 8.'
-    )
 
 
 def test_pictures_fit_the_width():

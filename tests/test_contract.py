@@ -26,25 +26,41 @@ from ibp import (
     InfiniteVIBP,
     UncollapsedGibbs,
 )
+from ibp.registry import CARDS
 
 K = 4
+# Settings for a quick fit, where 30 sweeps are not the right number or another kind is wanted.
+QUICK = {
+    "meibp": {},
+    "aibp": {"max_iter": 12, "thin": 2},
+    "t-aibp": {"max_iter": 12, "thin": 2, "burn_in": 4},
+    "ugibbs": {"max_iter": 12, "thin": 2},
+    "t-ugibbs": {"max_iter": 12, "thin": 2, "factors": "gaussian"},
+    "bs-ibp": {"beam_width": 3, "max_iter": 2},
+    "inmf": {"max_iter": 60},
+}
+SAME_CLASS_AGAIN = {"meibp-default", "meibp+aibp"}  # with other settings of the paper
+CARD = {label: card for card in CARDS.values() for label in card.labels}
+UNBOUNDED = {label for label in CARD if CARD[label].labels[label].n_components == "unbounded"}
 ESTIMATORS = {
-    "meibp": MEIBP(K),
-    "f-vibp": FiniteVIBP(K, max_iter=30),
-    "i-vibp": InfiniteVIBP(K, max_iter=30),
-    "aibp": AcceleratedGibbs(max_iter=12, thin=2),
-    "t-aibp": AcceleratedGibbs(K, max_iter=12, thin=2, burn_in=4),
-    "ugibbs": UncollapsedGibbs(max_iter=12, thin=2),
-    "t-ugibbs": UncollapsedGibbs(K, max_iter=12, thin=2, factors="gaussian"),
-    "bs-ibp": BeamSearchIBP(K, beam_width=3, max_iter=2),
-    "inmf": INMF(K, max_iter=60),
-    "bnmf": BNMF(K, max_iter=30),
+    label: card.estimator(
+        n_components=None if label in UNBOUNDED else K, **QUICK.get(label, {"max_iter": 30})
+    )
+    for label, card in CARD.items()
+    if label not in SAME_CLASS_AGAIN
 }
 NAMES = sorted(ESTIMATORS)
-DENSE_ONLY = {"aibp", "t-aibp", "bs-ibp"}
-BINARY = set(NAMES) - {"bnmf"}
-SOFT = {"f-vibp", "i-vibp", "inmf"}
-SAMPLERS = {"aibp", "t-aibp", "ugibbs", "t-ugibbs"}
+DENSE_ONLY = {name for name in NAMES if not CARD[name].accepts_sparse}
+BINARY = {name for name in NAMES if CARD[name].codes != "real"}
+SOFT = {name for name in NAMES if CARD[name].codes == "probability"}
+SAMPLERS = {name for name in NAMES if CARD[name].samples}
+# The same for scikit-learn's checks, which are many; those of MEIBP are in test_estimator.py.
+CHECKED = {
+    "AcceleratedGibbs": {"n_components": None, "max_iter": 4},
+    "UncollapsedGibbs": {"max_iter": 4},
+    "BeamSearchIBP": {"beam_width": 2},
+    "INMF": {"n_components": 2, "max_iter": 10},
+}
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -78,13 +94,9 @@ def fitted():
 
 @parametrize_with_checks(
     [
-        FiniteVIBP(3, max_iter=5),
-        InfiniteVIBP(3, max_iter=5),
-        AcceleratedGibbs(max_iter=4),
-        UncollapsedGibbs(3, max_iter=4),
-        BeamSearchIBP(3, beam_width=2),
-        INMF(2, max_iter=10),
-        BNMF(3, max_iter=5),
+        card.estimator(**({"n_components": 3, "max_iter": 5} | CHECKED.get(card.name, {})))
+        for card in CARDS.values()
+        if card.name != "MEIBP"
     ],
 )
 def test_scikit_learns_own_checks(estimator, check):
@@ -151,9 +163,8 @@ def test_a_good_fit_predicts_held_out_entries(name):
     offset = 0.0 if ESTIMATORS[name].fit_intercept else X.min()
     seen = np.where(hidden, np.nan, X - offset)
     model = estimator(name)
-    longer = {"aibp": 150, "t-aibp": 150, "ugibbs": 150, "t-ugibbs": 150}.get(name)
-    if longer:
-        model.set_params(max_iter=longer)
+    if name in SAMPLERS:
+        model.set_params(max_iter=150)
     model.set_params(n_init=3).fit(seen)
     error = (model.impute(seen) - (X - offset))[hidden]
     assert np.sqrt((error**2).mean()) < 0.6 * X[hidden].std()
@@ -252,7 +263,7 @@ def test_the_model_so_far_is_that_of_a_fit_which_ends_there(name):
 @pytest.mark.parametrize("taker", NAMES)
 def test_any_method_starts_from_any_fitted_model(fitted, giver, taker):
     X, models = fitted
-    limits = {} if taker in ("aibp", "ugibbs") else {"n_components": 60}
+    limits = {} if taker in UNBOUNDED else {"n_components": 60}
     model = estimator(taker, init=models[giver], max_iter=2, **limits).fit(X)
     assert np.isfinite(model.evidence_)
     assert clone(model).init is models[giver]
@@ -413,7 +424,7 @@ def test_every_label_fits(label):
     if label not in ("meibp-default", "bnmf"):
         assert not model.learn_hyperparameters
         assert model.alpha_ == 3.0
-    if label in ("aibp", "ugibbs"):
+    if label in UNBOUNDED:
         assert model.n_components is None
 
 

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ibp import MEIBP
+from ibp import MEIBP, FiniteVIBP
 from problems import plain
 
 OPTIMIZERS = ("local_search", "exact", "double_greedy", "randomized_double_greedy")
@@ -827,6 +827,16 @@ def test_start_from_a_fitted_model(data):
     before = first.assignments_.copy()
     plain(5, noise_std=0.1, init=first).fit(data)
     np.testing.assert_array_equal(first.assignments_, before)
+
+
+@pytest.mark.filterwarnings("ignore:No convergence")
+@pytest.mark.parametrize("block_size", [1, "auto"])
+def test_all_restarts_from_another_methods_codes_begin_there(data, block_size):
+    # Without anything random all of them are the same, unless one changed where the next begins.
+    first = FiniteVIBP(3, max_iter=2, random_state=0).fit(data)
+    model = MEIBP(init=first, n_init=3, max_iter=1, block_size=block_size).fit(data)
+    assert (model.assignments_ != first.assignments_).any()
+    assert (model.restart_evidence_ == model.restart_evidence_[0]).all()
 
 
 def test_a_converged_model_stays(data):

@@ -6,33 +6,34 @@ from hypothesis import given, settings
 from scipy import integrate, stats
 
 import naive
-from ibp.data import Observations
+from ibp.data import Observations, all_rows
 from ibp.model import (
+    Bound,
     Factors,
     Hyperparameters,
-    NoIntercept,
     Statistics,
-    evidence,
     feature_evidence,
-    removal_gains,
     squared_error,
-    train_log_likelihood,
     truncated_normal,
     update_factors,
 )
-from ibp.model.ibp_prior import column_multiplicities
+from ibp.model.ibp_prior import EQUIVALENCE_CLASSES
 from problems import missing_kinds, priors, random_factors, random_state_parts, seeds
 
 
-def bound(observations, Z, statistics, factors, hyperparameters, prior):
-    return evidence(
+def bound_of(observations, Z, statistics, factors, hyperparameters, prior):
+    return Bound(
         observations,
         statistics,
         factors,
         hyperparameters,
-        prior,
-        column_multiplicities(Z),
+        EQUIVALENCE_CLASSES[prior],
+        columns=Z.T,
     )
+
+
+def bound(*state_and_prior):
+    return bound_of(*state_and_prior).evidence()
 
 
 @given(seed=seeds, missing=missing_kinds, prior=priors)
@@ -42,7 +43,7 @@ def test_agrees_with_the_equations_entry_by_entry(seed, missing, prior):
     parts = bound(observations, Z, statistics, factors, hyper, prior)
     entropies = truncated_normal.entropy(factors.location, factors.scale)
     expected = naive.evidence(
-        observations.values[:, observations.column_order],
+        all_rows(observations.source)[:, observations.layout.column_order],
         Z,
         factors.mean,
         factors.second_moment,
@@ -96,7 +97,7 @@ def test_each_factor_update_raises_the_bound(seed, missing, prior):
     observations, Z, statistics, factors, hyper = random_state_parts(seed, missing)
     before = bound(observations, Z, statistics, factors, hyper, prior).total
     for _ in range(3):
-        update_factors(factors, statistics, observations.group_start, hyper)
+        update_factors(factors, statistics, observations.layout.group_start, hyper)
         after = bound(observations, Z, statistics, factors, hyper, prior).total
         assert after >= before - 1e-9 * abs(before)
         before = after
@@ -104,7 +105,7 @@ def test_each_factor_update_raises_the_bound(seed, missing, prior):
 
 def test_the_factor_update_is_where_the_bound_is_highest():
     observations, Z, statistics, factors, hyper = random_state_parts(3, "scattered", k=1)
-    update_factors(factors, statistics, observations.group_start, hyper)
+    update_factors(factors, statistics, observations.layout.group_start, hyper)
     best = bound(observations, Z, statistics, factors, hyper, "shifted").total
     rng = np.random.default_rng(0)
     for _ in range(50):
@@ -123,20 +124,18 @@ def test_real_valued_codes_have_statistics_too():
     codes = rng.random((9, 3)) * (rng.random((9, 3)) < 0.7)
     statistics = Statistics.from_codes(observations, codes)
     factors = random_factors(rng, 3, 4)
-    none = NoIntercept.of_width(4)
-    seen = ~np.isnan(X[:, observations.column_order])
-    filled = np.where(seen, X[:, observations.column_order], 0.0)
+    seen = ~np.isnan(X[:, observations.layout.column_order])
+    filled = np.where(seen, X[:, observations.layout.column_order], 0.0)
     direct = np.where(seen, filled - codes @ factors.mean, 0.0)
     variance = np.where(seen, codes**2 @ factors.variance, 0.0)
-    assert squared_error(observations, statistics, factors, none, expected=False) == pytest.approx(
-        (direct**2).sum()
-    )
-    assert squared_error(observations, statistics, factors, none, expected=True) == pytest.approx(
-        (direct**2).sum() + variance.sum()
-    )
+    error = (direct**2).sum()
+    assert squared_error(observations, statistics, factors.mean) == pytest.approx(error)
     np.testing.assert_array_equal(statistics.counts, (codes != 0).sum(axis=0))
     hyper = Hyperparameters.known(noise_std=0.5, factor_std=1.0, alpha=1.0)
-    update_factors(factors, statistics, observations.group_start, hyper)
+    whole = Bound(observations, statistics, factors, hyper)
+    assert whole.squared_error == pytest.approx(error)
+    assert whole.expected_squared_error == pytest.approx(error + variance.sum())
+    update_factors(factors, statistics, observations.layout.group_start, hyper)
     own = np.array([[(codes[seen[:, d], k] ** 2).sum() for d in range(4)] for k in range(3)])
     np.testing.assert_allclose(factors.scale, (own / 0.5**2 + 1.0) ** -0.5)
 
@@ -144,15 +143,7 @@ def test_real_valued_codes_have_statistics_too():
 @given(seed=seeds, missing=missing_kinds, prior=priors)
 def test_removal_gains_are_differences_of_the_bound(seed, missing, prior):
     observations, Z, statistics, factors, hyper = random_state_parts(seed, missing, learned=True)
-    columns = [c.tobytes() for c in np.ascontiguousarray(Z.T)]
-    gains = removal_gains(
-        observations,
-        statistics,
-        factors,
-        hyper,
-        prior,
-        np.array([columns.count(c) for c in columns]),
-    )
+    gains = bound_of(observations, Z, statistics, factors, hyper, prior).removal_gains()
     full = bound(observations, Z, statistics, factors, hyper, prior).total
     for k in range(3):
         keep = np.arange(3) != k
@@ -167,9 +158,9 @@ def test_training_likelihood_is_that_of_the_entries(seed, missing):
     observations, Z, statistics, factors, hyper = random_state_parts(seed, missing)
     if observations.n_observed == 0:
         return
-    prediction = Z @ observations.from_layout(factors.mean)
-    densities = stats.norm(prediction, hyper.noise_std).logpdf(observations.values)
-    found = train_log_likelihood(observations, statistics, factors, hyper)
+    prediction = Z @ observations.layout.restore(factors.mean)
+    densities = stats.norm(prediction, hyper.noise_std).logpdf(all_rows(observations.source))
+    found = Bound(observations, statistics, factors, hyper).train_log_likelihood()
     assert found == pytest.approx(np.nanmean(densities), rel=1e-9)
 
 
@@ -223,11 +214,11 @@ def test_the_bound_is_below_the_evidence_and_meets_it_for_one_feature(k, prior):
         observations, Z, statistics, factors, hyper = random_state_parts(
             seed, "scattered" if seed % 2 else "none", n=4, d=2, k=k
         )
-        truth = log_joint(observations.values, Z, hyper, prior)
+        truth = log_joint(all_rows(observations.source), Z, hyper, prior)
         slack = 1e-5 if k == 3 else 1e-9  # the three-dimensional orthant is known to less
         assert bound(observations, Z, statistics, factors, hyper, prior).total <= truth + slack
         for _ in range(200):
-            update_factors(factors, statistics, observations.group_start, hyper)
+            update_factors(factors, statistics, observations.layout.group_start, hyper)
         highest = bound(observations, Z, statistics, factors, hyper, prior).total
         assert highest <= truth + slack
         if k == 1:
@@ -243,12 +234,12 @@ def test_row_and_column_order_do_not_matter(seed):
     rng = np.random.default_rng(seed)
     rows, columns, features = (rng.permutation(n) for n in (8, 5, 3))
     first = bound(observations, Z, statistics, factors, hyper, "shifted")
-    X = observations.values[rows][:, columns]
+    X = all_rows(observations.source)[rows][:, columns]
     shuffled = Observations.from_array(X)
     Z2 = Z[rows][:, features]
 
     def reorder(a):
-        return shuffled.to_layout(observations.from_layout(a)[features][:, columns])
+        return shuffled.layout.arrange(observations.layout.restore(a)[features][:, columns])
 
     factors2 = Factors(*(reorder(a) for a in vars(factors).values()))
     second = bound(shuffled, Z2, Statistics.from_codes(shuffled, Z2), factors2, hyper, "shifted")

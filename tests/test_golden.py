@@ -5,7 +5,7 @@ import pytest
 
 from ibp import MEIBP
 from ibp.data import Observations
-from ibp.model import Factors, Hyperparameters, Statistics, evidence, update_factors
+from ibp.model import Bound, Factors, Hyperparameters, Statistics, update_factors
 from ibp.model.row_objective import row_problem
 from ibp.submodular import maximize
 
@@ -41,16 +41,16 @@ def test_initial_bound_and_first_factor_update(case):
     )
     statistics = Statistics.from_codes(observations, case["Z0"])
     factors = Factors.from_parameters(
-        observations.to_layout(case["mu0"]), observations.to_layout(case["sigma0"])
+        observations.layout.arrange(case["mu0"]), observations.layout.arrange(case["sigma0"])
     )
-    parts = evidence(observations, statistics, factors, hyper)
+    parts = Bound(observations, statistics, factors, hyper).evidence()
     assert parts.total == pytest.approx(float(case["evidence_initial"]), rel=1e-8)
     np.testing.assert_allclose(
         [parts.likelihood, parts.assignment_prior, parts.factor_prior, parts.factor_entropy],
         case["evidence_initial_terms"],
         rtol=1e-8,
     )
-    update_factors(factors, statistics, observations.group_start, hyper)
+    update_factors(factors, statistics, observations.layout.group_start, hyper)
     for name, expected in (
         ("location", "mu"),
         ("scale", "sigma"),
@@ -58,17 +58,17 @@ def test_initial_bound_and_first_factor_update(case):
         ("second_moment", "second_moment"),
     ):
         np.testing.assert_allclose(
-            observations.from_layout(getattr(factors, name)),
+            observations.layout.restore(getattr(factors, name)),
             case[f"{expected}_after_factor_update"],
             rtol=1e-12,
             atol=1e-12,
         )
-    after = evidence(observations, statistics, factors, hyper).total
+    after = Bound(observations, statistics, factors, hyper).evidence().total
     assert after == pytest.approx(float(case["evidence_after_factor_update"]), rel=1e-8)
 
     for n, x in enumerate(case["X"]):
         problem = row_problem(
-            x[observations.column_order], np.delete(case["Z0"], n, axis=0), factors, hyper
+            x[observations.layout.column_order], np.delete(case["Z0"], n, axis=0), factors, hyper
         )
         solution = maximize(problem, "local_search", complement=False)
         np.testing.assert_array_equal(solution.chosen, case["Z_local_search_frozen"][n])
@@ -103,8 +103,8 @@ def test_hidden_entries_do_not_matter(golden):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_small_synthetic_set_from_random_starts(golden, seed):
-    values = golden("small_synthetic")
+def test_small_synthetic_set_from_random_starts(small_synthetic, seed):
+    values = small_synthetic
     model = MEIBP.paper(
         20,
         alpha=float(values["alpha"]),

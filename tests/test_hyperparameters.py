@@ -1,17 +1,13 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from scipy import integrate, stats
 
-from ibp.model import (
-    Factors,
-    GammaPosterior,
-    Known,
-    Statistics,
-    evidence,
-    update_hyperparameters,
-)
-from ibp.model.ibp_prior import column_multiplicities
+from ibp.data import all_rows
+from ibp.model import Bound, Factors, GammaPosterior, Known, Statistics
+from ibp.model.ibp_prior import EQUIVALENCE_CLASSES
 from problems import missing_kinds, priors, random_state_parts, seeds
 
 
@@ -44,14 +40,13 @@ def test_a_start_has_the_mean_it_was_given():
 @given(seed=seeds, missing=missing_kinds, prior=priors)
 def test_the_update_is_where_the_bound_is_highest(seed, missing, prior):
     observations, Z, statistics, factors, start = random_state_parts(seed, missing, learned=True)
-    multiplicities = column_multiplicities(Z)
+    classes = EQUIVALENCE_CLASSES[prior]
+    begin = Bound(observations, statistics, factors, start, classes, columns=Z.T)
 
     def bound(hyperparameters):
-        return evidence(
-            observations, statistics, factors, hyperparameters, prior, multiplicities
-        ).total
+        return replace(begin, hyperparameters=hyperparameters).evidence().total
 
-    updated = update_hyperparameters(observations, statistics, factors, start)
+    updated = begin.updated_hyperparameters()
     highest = bound(updated)
     assert highest >= bound(start) - 1e-9 * abs(highest)
     for name in ("noise_precision", "factor_precision", "alpha"):
@@ -64,8 +59,8 @@ def test_the_update_is_where_the_bound_is_highest(seed, missing, prior):
 
 def test_shapes_grow_as_the_supplement_says():
     observations, _, statistics, factors, start = random_state_parts(5, "scattered", learned=True)
-    updated = update_hyperparameters(observations, statistics, factors, start)
-    n_observed = int((~np.isnan(observations.values)).sum())
+    updated = Bound(observations, statistics, factors, start).updated_hyperparameters()
+    n_observed = int((~np.isnan(all_rows(observations.source))).sum())
     assert updated.noise_precision.shape == 1.0 + n_observed / 2
     assert updated.factor_precision.shape == 1.0 + 3 * 5 / 2
     assert updated.alpha.shape == 1.0 + 3
@@ -74,11 +69,10 @@ def test_shapes_grow_as_the_supplement_says():
 
 def test_a_feature_nobody_has_does_not_count():
     observations, Z, statistics, factors, start = random_state_parts(5, "scattered", learned=True)
-    expected = update_hyperparameters(observations, statistics, factors, start)
+    expected = Bound(observations, statistics, factors, start).updated_hyperparameters()
     wider = np.insert(Z, 1, 0, axis=1)
     more = Factors(*(np.insert(a, 1, a[0], axis=0) for a in vars(factors).values()))
-    found = update_hyperparameters(
-        observations, Statistics.from_codes(observations, wider), more, start
-    )
+    wide = Statistics.from_codes(observations, wider)
+    found = Bound(observations, wide, more, start).updated_hyperparameters()
     for name in ("noise_precision", "factor_precision", "alpha"):
         assert getattr(found, name).mean == pytest.approx(getattr(expected, name).mean, rel=1e-12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import mpmath
@@ -13,20 +14,22 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.special import betaln, digamma, entr, expit, gammaln, logsumexp
 
-from ibp.data import Observations
+from ibp.blas import single_threaded_blas
+from ibp.data import Observations, all_rows
 from ibp.datasets import make_block_images
-from ibp.kernels.nonnegative_sites import update_sites
+from ibp.kernels.nonnegative_sites import Settings, Sites, update_sites
 from ibp.loop import run
+from ibp.methods.context import Context
+from ibp.methods.inmf.candidate import FeatureProbabilities, objective
 from ibp.methods.inmf.growth import new_feature
 from ibp.methods.inmf.method import INMFMethod
-from ibp.methods.inmf.rows import CovarianceForms
-from ibp.methods.inmf.solution import FeatureProbabilities, objective
-from ibp.methods.row_forms import SharedPatterns
+from ibp.methods.inmf.rows import RowTask, covariance_forms, update_rows
 from ibp.model import Hyperparameters
 from ibp.model import expectation_propagation as ep
-from ibp.parallel import Workers
+from ibp.parallel import Threads
 from ibp.starts.codes_and_factors import CodesAndFactors
-from problems import missing_kinds, never, random_data, random_hyperparameters, seeds, stop_after
+from problems import missing_kinds, random_data, random_hyperparameters, seeds, stop_after
+from resuming import assert_resumes
 
 KNOWN = Hyperparameters.known(noise_std=0.5, factor_std=1.0, alpha=1.0)
 
@@ -97,24 +100,12 @@ class Columns:
         k, d = self.cross.shape
         self.site_precision = np.full((d, k), self.factor_precision)
         self.site_linear = np.zeros((d, k))
-        self.mean, self.covariance = np.empty((k, d)), np.empty((d, k, k))
-        self.log_partition = np.empty(d)
-        update_sites(
+        self.mean, self.covariance, self.log_partition = update_sites(
             self.moments[None],
             self.cross,
             np.zeros(d, dtype=np.int64),
-            self.noise_precision,
-            self.factor_precision,
-            power,
-            damping,
-            n_passes,
-            self.site_precision,
-            self.site_linear,
-            self.mean,
-            self.covariance,
-            self.log_partition,
-            0,
-            d,
+            Settings(self.noise_precision, self.factor_precision, power, damping, n_passes),
+            Sites(self.site_precision, self.site_linear),
         )
         return self
 
@@ -281,17 +272,18 @@ def test_no_negative_variance_whatever_the_data(seed, power, damping):
 # Rows
 
 
-def random_solution(seed, missing, learned=False, n=14, d=7, k=3, **settings_of_method):
-    """A method and a state after a sweep, with nothing at rest."""
+def random_candidate(seed, missing, learned=False, n=14, d=7, k=3, **settings_of_method):
+    """A method, its context and a state after a sweep, with nothing at rest."""
     rng = np.random.default_rng(seed)
     X = random_data(rng, n, d, missing=missing)
     observations = Observations.from_array(X)
     hyper = random_hyperparameters(rng, learned, k, d, observations.n_observed)
     start = CodesAndFactors(rng.random((n, k)))
     method = INMFMethod(hyper, start=start, n_components=k, tol=0.0, **settings_of_method)
-    state = method.init(observations, rng, never)
-    method.step(state, never)
-    return method, state
+    context = Context(observations, rng)
+    state = method.init(context)
+    method.step(context, state)
+    return method, context, state
 
 
 def naive_rows(X, mean, covariance, log_odds, noise_precision, probabilities):
@@ -309,26 +301,27 @@ def naive_rows(X, mean, covariance, log_odds, noise_precision, probabilities):
     return e
 
 
-def in_users_order(state):
-    frozen = state.frozen()
-    return frozen.mean, frozen.covariance
+def updated(observations, candidate, log_odds, noise_precision):
+    """Probabilities and entropies after a pass over all rows."""
+    forms = covariance_forms(observations, candidate.mean, candidate.covariance, noise_precision)
+    components = observations.layout.restore(candidate.mean)
+    task = RowTask(observations, components, forms, log_odds, candidate.probabilities)
+    return update_rows(task, slice(0, observations.n_samples))
 
 
 @given(seed=seeds, missing=missing_kinds)
 @settings(max_examples=12)
 def test_rows_agree_with_the_slow_update(seed, missing):
-    _, state = random_solution(seed, missing)
-    observations, solution = state.observations, state.current
-    mean, covariance = in_users_order(state)
-    precision = solution.hyperparameters.noise_precision.mean
-    log_odds = solution.sticks.log_odds()
-    found, entropy = solution.probabilities.copy(), np.empty(observations.n_samples)
-    forms = CovarianceForms(
-        observations, state.patterns, solution.mean, solution.covariance, precision
-    )
-    assert forms.update(found, log_odds, entropy, Workers(), never)
-    X = observations.values
-    expected = naive_rows(X, mean, covariance, log_odds, precision, solution.probabilities)
+    _, context, state = random_candidate(seed, missing)
+    observations, candidate = context.observations, state.current
+    frozen = state.frozen(observations.layout)
+    precision = candidate.hyperparameters.noise_precision.mean
+    log_odds = candidate.sticks.log_odds()
+    before = candidate.probabilities.copy()
+    found, entropy = updated(observations, candidate, log_odds, precision)
+    assert_array_equal(candidate.probabilities, before)
+    X = all_rows(observations.source)
+    expected = naive_rows(X, frozen.mean, frozen.covariance, log_odds, precision, before)
     assert_allclose(found, expected, rtol=1e-7, atol=1e-12)
     assert_allclose(entropy, (entr(expected) + entr(1 - expected)).sum(axis=1), atol=1e-9)
 
@@ -341,16 +334,12 @@ def test_common_patterns_have_a_form_of_their_own():
     X[12:24, 1:] = np.nan
     X[24, 5] = np.nan
     observations = Observations.from_array(X)
-    assert len(SharedPatterns.of(observations).missing) == 3
+    assert len(observations.shared_patterns.missing) == 3
     start = CodesAndFactors(rng.random((40, 3)))
-    state = INMFMethod(KNOWN, start=start).init(observations, rng, never)
-    found = state.current.probabilities.copy()
-    forms = CovarianceForms(
-        observations, state.patterns, state.solution.mean, state.solution.covariance, 4.0
-    )
-    forms.update(found, np.zeros(3), np.empty(40), Workers(), never)
-    mean, covariance = in_users_order(state)
-    expected = naive_rows(X, mean, covariance, np.zeros(3), 4.0, state.current.probabilities)
+    state = INMFMethod(KNOWN, start=start).init(Context(observations, rng))
+    found, _ = updated(observations, state.current, np.zeros(3), 4.0)
+    frozen, before = state.frozen(observations.layout), state.current.probabilities
+    expected = naive_rows(X, frozen.mean, frozen.covariance, np.zeros(3), 4.0, before)
     assert_allclose(found, expected, rtol=1e-8, atol=1e-12)
 
 
@@ -392,20 +381,21 @@ def naive_objective(X, e, mean, covariance, sites, hyper, power):
 @given(seed=seeds, missing=missing_kinds, learned=st.booleans())
 @settings(max_examples=12)
 def test_objective_agrees_with_the_slow_one(seed, missing, learned):
-    method, state = random_solution(seed, missing, learned, power=0.5 if seed % 2 else 1.0)
-    solution, observations = state.current, state.observations
-    place = np.argsort(observations.column_order)
+    power = 0.5 if seed % 2 else 1.0
+    method, context, state = random_candidate(seed, missing, learned, power=power)
+    candidate, observations = state.current, context.observations
+    place = np.argsort(observations.layout.column_order)
     expected = naive_objective(
-        observations.values,
-        solution.probabilities,
-        observations.from_layout(solution.mean),
-        solution.covariance[place],
-        (solution.site_precision[place], solution.site_linear[place]),
-        solution.hyperparameters,
+        all_rows(observations.source),
+        candidate.probabilities,
+        observations.layout.restore(candidate.mean),
+        candidate.covariance[place],
+        (candidate.site_precision[place], candidate.site_linear[place]),
+        candidate.hyperparameters,
         method.power,
     )
-    assert_allclose(solution.objective, expected, rtol=1e-8)
-    assert_allclose(objective(observations, solution), solution.objective, rtol=1e-12)
+    assert_allclose(candidate.objective, expected, rtol=1e-8)
+    assert_allclose(objective(observations, candidate), candidate.objective, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("k", "tolerance"), [(1, 1e-7), (2, 0.02)])
@@ -415,7 +405,7 @@ def test_factor_part_is_the_best_mean_field_bound(k, tolerance):
     X = np.abs(rng.normal(size=(9, 1)))
     e = rng.uniform(0.3, 0.9, size=(9, k))
     start = CodesAndFactors(e)
-    state = INMFMethod(KNOWN, start=start).init(Observations.from_array(X), rng, never)
+    state = INMFMethod(KNOWN, start=start).init(Context(Observations.from_array(X), rng))
     moments = e.T @ e
     np.fill_diagonal(moments, e.sum(axis=0))
     log_z, _, _ = integrate(4.0 * moments, 4.0 * (X[:, 0] @ e), 1.0, 120)
@@ -436,20 +426,21 @@ def test_factor_part_is_the_best_mean_field_bound(k, tolerance):
 @given(seed=seeds, missing=missing_kinds)
 @settings(max_examples=8)
 def test_hyperparameters_and_likelihood_agree_with_slow_sums(seed, missing):
-    method, state = random_solution(seed, missing, learned=True)
-    solution, observations, X = state.current, state.observations, state.observations.values
-    method.step(state, never)
-    mean, covariance = solution.mean, solution.covariance
-    e = solution.probabilities
+    method, context, state = random_candidate(seed, missing, learned=True)
+    candidate, observations = state.current, context.observations
+    X = all_rows(observations.source)
+    method.step(context, state)
+    mean, covariance = candidate.mean, candidate.covariance
+    e = candidate.probabilities
     error, plain_error = 0.0, 0.0
-    for position, column in enumerate(observations.column_order):
+    for position, column in enumerate(observations.layout.column_order):
         second = covariance[position] + np.outer(mean[:, position], mean[:, position])
         for i in np.flatnonzero(~np.isnan(X[:, column])):
             moments = np.outer(e[i], e[i]) + np.diag(e[i] * (1 - e[i]))
             x = X[i, column]
             error += x**2 - 2 * x * e[i] @ mean[:, position] + (moments * second).sum()
             plain_error += (x - e[i] @ mean[:, position]) ** 2
-    old, new = solution.hyperparameters, state.current.hyperparameters
+    old, new = candidate.hyperparameters, state.current.hyperparameters
     k, d = mean.shape
     tau = new.noise_precision
     assert_allclose(tau.rate, tau.prior_rate + 0.5 * error, rtol=1e-8)
@@ -460,8 +451,8 @@ def test_hyperparameters_and_likelihood_agree_with_slow_sums(seed, missing):
     assert_allclose(tau_a.shape, tau_a.prior_shape + 0.5 * k * d)
     harmonic = (1.0 / np.arange(1, X.shape[0] + 1)).sum()
     assert_allclose(new.alpha.mean, (1.0 + k) / (1.0 + harmonic), rtol=1e-9)
-    state.best, state.current = None, solution
-    likelihood = method.report(state).train_log_likelihood
+    state.best, state.current = None, candidate
+    likelihood = method.report(context, state).train_log_likelihood
     precision = old.noise_precision.mean
     expected = 0.5 * np.log(precision / (2 * np.pi))
     expected -= 0.5 * precision * plain_error / observations.n_observed
@@ -471,10 +462,16 @@ def test_hyperparameters_and_likelihood_agree_with_slow_sums(seed, missing):
 # Whole runs
 
 
-def fitted(X, hyper=KNOWN, seed=0, max_iter=400, **settings_of_method):
+def fitted(X, hyper=KNOWN, seed=0, max_iter=400, n_jobs=1, **settings_of_method):
     observations = Observations.from_array(X)
     method = INMFMethod(hyper, **settings_of_method)
-    return run(method, observations, [np.random.default_rng(seed)], max_iter=max_iter, tol=0.0)
+    generators = [np.random.default_rng(seed)]
+    return run(method, observations, generators, Threads(n_jobs), max_iter=max_iter, tol=0.0)
+
+
+def frozen_model(fit):
+    """The fitted model, for new rows."""
+    return fit.state.frozen(fit.context.observations.layout)
 
 
 @pytest.fixture(scope="module")
@@ -488,43 +485,43 @@ def fit(images):
 
 
 def test_features_are_recovered_growing_from_one(images, fit):
-    history = fit.history
+    history = fit.history.as_arrays()
     assert fit.ending == "converged"
-    assert history.n_components[0] == 1
-    assert history.n_components[-1] == 4
-    assert (np.diff(history.n_components) >= 0).all()
-    assert (np.diff(history.evidence) >= 0).all()
+    assert history["n_components"][0] == 1
+    assert history["n_components"][-1] == 4
+    assert (np.diff(history["n_components"]) >= 0).all()
+    assert (np.diff(history["evidence"]) >= 0).all()
     state = fit.state
-    factors = state.observations.from_layout(state.solution.mean)
+    factors = frozen_model(fit).mean
     alike = np.corrcoef(factors, images.factors)[:4, 4:]
     order = alike.argmax(axis=1)
     assert_array_equal(np.sort(order), np.arange(4))
-    wrong = (state.solution.probabilities > 0.5) != images.assignments[:, order]
+    wrong = (state.best_known.probabilities > 0.5) != images.assignments[:, order]
     assert wrong.mean() < 0.02
     assert_allclose(factors, images.factors[order], atol=0.25)
-    assert fit.evidence == state.solution.objective
+    assert fit.evidence == state.best_known.objective
 
 
 def test_learned_variances(images):
     hyper = random_hyperparameters(np.random.default_rng(0), True, 4, 36, images.data.size)
     state = fitted(images.data, hyper).state
-    assert state.solution.n_components == 4
-    assert_allclose(state.solution.hyperparameters.noise_std, 0.5, rtol=0.05)
+    assert state.best_known.n_components == 4
+    assert_allclose(state.best_known.hyperparameters.noise_std, 0.5, rtol=0.05)
 
 
 def test_at_most_so_many_features(images):
     fit = fitted(images.data, n_components=2)
     assert fit.ending == "converged"
-    assert fit.state.solution.n_components == 2
+    assert fit.state.best_known.n_components == 2
 
 
 def test_scattered_entries_are_filled_in(images):
     X = images.data.copy()
     hidden = np.random.default_rng(0).random(X.shape) < 0.15
     X[hidden] = np.nan
-    state = fitted(X).state
-    assert state.solution.n_components == 4
-    guess = state.solution.probabilities @ state.observations.from_layout(state.solution.mean)
+    fit = fitted(X)
+    assert fit.state.best_known.n_components == 4
+    guess = fit.state.best_known.probabilities @ frozen_model(fit).mean
     truth = images.assignments @ images.factors
     assert np.sqrt(((guess - truth)[hidden] ** 2).mean()) < 0.2
 
@@ -552,8 +549,10 @@ def test_sparse_is_dense(missing):
         X[30:, :2] = np.nan
         start = CodesAndFactors(rng.random((60, 3)))
     bound = 3 if start else None
-    dense = fitted(X, start=start, n_components=bound, max_iter=60).state.solution
-    thin = fitted(sparse.csr_array(X), start=start, n_components=bound, max_iter=60).state.solution
+    dense = fitted(X, start=start, n_components=bound, max_iter=60).state.best_known
+    thin = fitted(
+        sparse.csr_array(X), start=start, n_components=bound, max_iter=60
+    ).state.best_known
     assert_allclose(thin.probabilities, dense.probabilities, atol=1e-5)
     assert_allclose(thin.objective, dense.objective, rtol=1e-7)
 
@@ -562,23 +561,25 @@ def test_order_of_columns_does_not_matter():
     rng = np.random.default_rng(5)
     X = random_data(rng, 50, 6, missing="scattered")
     order = rng.permutation(6)
-    here, there = (fitted(x, max_iter=30).state for x in (X, X[:, order]))
-    assert_allclose(there.solution.probabilities, here.solution.probabilities, atol=1e-6)
-    assert_allclose(there.frozen().mean, here.frozen().mean[:, order], atol=1e-6)
-    assert_allclose(there.frozen().covariance, here.frozen().covariance[order], atol=1e-6)
+    fits = [fitted(x, max_iter=30) for x in (X, X[:, order])]
+    here, there = (fit.state.best_known.probabilities for fit in fits)
+    assert_allclose(there, here, atol=1e-6)
+    here, there = (frozen_model(fit) for fit in fits)
+    assert_allclose(there.mean, here.mean[:, order], atol=1e-6)
+    assert_allclose(there.covariance, here.covariance[order], atol=1e-6)
 
 
 def test_dropping_a_row_that_misses_everything(images):
     """Such a row says nothing about the factors, only how many rows there are."""
     X = np.vstack([images.data[:50], np.full((2, 36), np.nan)])
     state = fitted(X, max_iter=20).state
-    assert_allclose(state.solution.probabilities[50], state.solution.probabilities[51])
+    assert_allclose(state.best_known.probabilities[50], state.best_known.probabilities[51])
     observations = Observations.from_array(X)
     codes = np.random.default_rng(0).random((52, 2))
     method = INMFMethod(KNOWN, start=CodesAndFactors(codes))
-    whole = method.init(observations, np.random.default_rng(0), never).current
+    whole = method.init(Context(observations)).current
     method = INMFMethod(KNOWN, start=CodesAndFactors(codes[:50]))
-    part = method.init(Observations.from_array(X[:50]), np.random.default_rng(0), never).current
+    part = method.init(Context(Observations.from_array(X[:50]))).current
     assert_allclose(whole.mean, part.mean, rtol=1e-9)
     assert_allclose(whole.covariance, part.covariance, rtol=1e-9, atol=1e-14)
 
@@ -586,9 +587,9 @@ def test_dropping_a_row_that_misses_everything(images):
 def test_given_start_keeps_its_features_and_may_grow(images):
     start = CodesAndFactors(images.assignments[:, :3].astype(np.float64), images.factors[:3])
     fit = fitted(images.data, start=start)
-    assert fit.history.n_components[0] == 3
-    assert fit.state.solution.n_components == 4
-    probabilities = fit.state.solution.probabilities
+    assert fit.history.sweeps[0].n_components == 3
+    assert fit.state.best_known.n_components == 4
+    probabilities = fit.state.best_known.probabilities
     assert ((probabilities[:, :3] > 0.5) != images.assignments[:, :3]).mean() < 0.02
 
 
@@ -596,56 +597,73 @@ def test_a_start_may_be_kept_from_growing(images):
     start = CodesAndFactors(images.assignments[:, :3].astype(np.float64))
     fit = fitted(images.data, start=start, n_tries=0)
     assert fit.ending == "converged"
-    assert fit.state.solution.n_components == 3
+    assert fit.state.best_known.n_components == 3
 
 
 def test_single_precision(images, fit):
     single = fitted(images.data.astype(np.float32)).state
-    assert single.solution.n_components == 4
-    assert_allclose(single.solution.probabilities, fit.state.solution.probabilities, atol=0.02)
+    assert single.best_known.n_components == 4
+    assert_allclose(single.best_known.probabilities, fit.state.best_known.probabilities, atol=0.02)
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 def test_data_without_features_lose_them_all(kind):
     X = kind(-np.abs(np.random.default_rng(0).normal(size=(30, 4))))
     fit = fitted(X)
-    assert fit.state.solution.n_components == 0
-    assert fit.state.frozen().assign(fit.state.observations, Workers()).shape == (30, 0)
+    assert fit.state.best_known.n_components == 0
+    assert frozen_model(fit).assign(fit.context.observations, Threads()).shape == (30, 0)
 
 
 def test_new_rows(images, fit):
-    frozen = fit.state.frozen()
+    frozen = frozen_model(fit)
     new = make_block_images(100, noise_std=0.5, random_state=9)
-    found = frozen.assign(Observations.from_array(new.data), Workers())
+    found = frozen.assign(Observations.from_array(new.data), Threads())
     order = np.corrcoef(frozen.mean, images.factors)[:4, 4:].argmax(axis=1)
     assert ((found > 0.5) != new.assignments[:, order]).mean() < 0.03
     for piece in (new.data[7:9], new.data[8:9]):
-        alone = frozen.assign(Observations.from_array(piece), Workers(2))
+        alone = frozen.assign(Observations.from_array(piece), Threads(2))
         assert_allclose(alone[-1], found[8], atol=1e-12)
-    thin = frozen.assign(Observations.from_array(sparse.csr_array(new.data)), Workers())
+    thin = frozen.assign(Observations.from_array(sparse.csr_array(new.data)), Threads())
     assert_allclose(thin, found, atol=1e-8)
     X = new.data.copy()
     X[:50, :6] = np.nan
     X[50:, :30] = np.nan
-    assert np.isfinite(frozen.assign(Observations.from_array(X), Workers())).all()
-    stopped = frozen.assign(Observations.from_array(X), Workers(), should_stop=lambda: True)
+    assert np.isfinite(frozen.assign(Observations.from_array(X), Threads())).all()
+    stopped = frozen.assign(Observations.from_array(X), Threads(), should_stop=lambda: True)
     assert_allclose(stopped, np.tile(expit(frozen.log_odds), (100, 1)))
+
+
+@pytest.mark.parametrize("n_sweeps", [0, 1, 9])
+def test_a_state_is_arrays_and_goes_on_from_them(images, n_sweeps):
+    """Before anything has come to rest, and while features are added."""
+    X = images.data[:60].copy()
+    X[:20, 3] = np.nan
+    hyper = random_hyperparameters(np.random.default_rng(0), True, 4, 36, X.size)
+    method = INMFMethod(hyper, tol=1e-2)
+    context = Context(Observations.from_array(X), np.random.default_rng(0))
+    state = method.init(context)
+    with single_threaded_blas():
+        for _ in range(n_sweeps):
+            method.step(context, state)
+        assert (state.best is None) == (n_sweeps < 9)
+        assert_resumes(method, context, state, n_sweeps=12)
 
 
 @pytest.mark.parametrize("n_checks", [0, 1, 3, 9, 30])
 def test_told_to_stop_the_best_is_left(images, n_checks):
     observations = Observations.from_array(images.data[:60])
     method = INMFMethod(KNOWN, tol=1e-3)
-    state = method.init(observations, np.random.default_rng(0), lambda: True)
+    context = Context(observations, np.random.default_rng(0))
+    state = method.init(replace(context, should_stop=lambda: True))
     for _ in range(12):
-        method.step(state, never)
-    before = method.report(state).evidence
-    report = method.step(state, stop_after(n_checks))
+        method.step(context, state)
+    before = method.report(context, state).evidence
+    report = method.step(replace(context, should_stop=stop_after(n_checks)), state)
     assert report.evidence >= before
-    solution = state.solution
-    assert np.isfinite(solution.objective)
-    assert_allclose(objective(observations, solution), solution.objective, rtol=1e-12)
-    assert solution.mean.shape == (solution.n_components, 36)
+    candidate = state.best_known
+    assert np.isfinite(candidate.objective)
+    assert_allclose(objective(observations, candidate), candidate.objective, rtol=1e-12)
+    assert candidate.mean.shape == (candidate.n_components, 36)
 
 
 @pytest.mark.parametrize(
@@ -663,12 +681,12 @@ def test_told_to_stop_the_best_is_left(images, n_checks):
 )
 def test_strange_data(X):
     fit = fitted(X)
-    solution = fit.state.solution
+    candidate = fit.state.best_known
     assert fit.ending == "converged"
-    assert np.isfinite(solution.objective)
-    assert np.isfinite(solution.probabilities).all()
-    assert (np.diagonal(solution.covariance, axis1=1, axis2=2) > 0).all()
-    assert np.isfinite(fit.state.frozen().assign(fit.state.observations, Workers())).all()
+    assert np.isfinite(candidate.objective)
+    assert np.isfinite(candidate.probabilities).all()
+    assert (np.diagonal(candidate.covariance, axis1=1, axis2=2) > 0).all()
+    assert np.isfinite(frozen_model(fit).assign(fit.context.observations, Threads())).all()
 
 
 def test_new_feature_finds_what_is_left():
@@ -677,9 +695,7 @@ def test_new_feature_finds_what_is_left():
     X = np.outer(on, [3.0, 0.0, 3.0]) + 0.1 * rng.normal(size=(400, 3)) + 1.0
     codes, mean = np.full((400, 1), 1.0), np.ones((1, 3))
     for tries in (0, 1):
-        found = new_feature(
-            Observations.from_array(X), codes, mean, tries, rng, Workers(), should_stop=never
-        )
+        found = new_feature(Context(Observations.from_array(X), rng), codes, mean, tries)
         assert tries or ((found > 0.5) == on).all()
         assert ((found > 0.0) & (found < 1.0)).all()
 
@@ -693,4 +709,4 @@ def test_settings_are_checked(wrong):
 def test_a_centre_is_refused():
     observations = Observations.from_array(np.ones((3, 2)), centre=np.ones(2))
     with pytest.raises(ValueError, match="intercept"):
-        INMFMethod(KNOWN).init(observations, np.random.default_rng(0), never)
+        INMFMethod(KNOWN).init(Context(observations))

@@ -10,22 +10,19 @@ from scipy import integrate, stats
 
 import naive
 from ibp import MEIBP
-from ibp.data import Observations
+from ibp.data import Observations, all_rows
 from ibp.datasets import make_block_images
 from ibp.model import (
+    Bound,
     Factors,
     GammaPosterior,
     LearnedIntercept,
     NoIntercept,
     Statistics,
-    evidence,
-    removal_gains,
-    train_log_likelihood,
     truncated_normal,
     update_factors,
-    update_hyperparameters,
 )
-from ibp.model.ibp_prior import column_multiplicities
+from ibp.model.ibp_prior import EQUIVALENCE_CLASSES
 from problems import (
     missing_kinds,
     plain,
@@ -55,16 +52,20 @@ def random_state(seed, missing="scattered", *, learned=False, n=8, d=5, k=3):
     )
 
 
-def bound(observations, Z, statistics, factors, hyper, intercept, prior="shifted"):
-    return evidence(
+def bound_of(observations, Z, statistics, factors, hyper, intercept, prior="shifted"):
+    return Bound(
         observations,
         statistics,
         factors,
         hyper,
-        prior,
-        column_multiplicities(Z),
-        intercept=intercept,
+        EQUIVALENCE_CLASSES[prior],
+        intercept,
+        columns=Z.T,
     )
+
+
+def bound(*state_and_prior):
+    return bound_of(*state_and_prior).evidence()
 
 
 # The bound
@@ -77,7 +78,7 @@ def test_agrees_with_the_equations_entry_by_entry(seed, missing, prior):
     observations, Z, _, factors, hyper, intercept = state
     parts = bound(*state, prior)
     expected = naive.evidence(
-        observations.values[:, observations.column_order],
+        all_rows(observations.source)[:, observations.layout.column_order],
         Z,
         factors.mean,
         factors.second_moment,
@@ -111,10 +112,10 @@ def test_training_likelihood_is_that_of_the_entries(seed, missing):
     observations, Z, statistics, factors, hyper, intercept = random_state(seed, missing)
     if observations.n_observed == 0:
         return
-    from_layout = observations.from_layout
+    from_layout = observations.layout.restore
     prediction = from_layout(observations.centre + intercept.mean) + Z @ from_layout(factors.mean)
-    densities = stats.norm(prediction, hyper.noise_std).logpdf(observations.values)
-    found = train_log_likelihood(observations, statistics, factors, hyper, intercept=intercept)
+    densities = stats.norm(prediction, hyper.noise_std).logpdf(all_rows(observations.source))
+    found = bound_of(observations, Z, statistics, factors, hyper, intercept).train_log_likelihood()
     assert found == pytest.approx(np.nanmean(densities), rel=1e-9)
 
 
@@ -122,9 +123,7 @@ def test_training_likelihood_is_that_of_the_entries(seed, missing):
 def test_removal_gains_are_differences_of_the_bound(seed, missing, prior):
     state = random_state(seed, missing, learned=True)
     observations, Z, statistics, factors, hyper, intercept = state
-    columns = [c.tobytes() for c in np.ascontiguousarray(Z.T)]
-    multiplicity = np.array([columns.count(c) for c in columns])
-    gains = removal_gains(observations, statistics, factors, hyper, prior, multiplicity, intercept)
+    gains = bound_of(*state, prior).removal_gains()
     full = bound(*state, prior).total
     for k in range(3):
         keep = np.arange(3) != k
@@ -148,9 +147,9 @@ def test_with_the_factors_known_the_bound_is_the_evidence(seed, missing):
     known = Factors(factors.location, factors.scale, factors.mean, np.zeros_like(factors.mean))
     tau = hyper.noise_precision.mean
     intercept = intercept.updated(observations, statistics, known, tau)
-    parts = evidence(observations, statistics, known, hyper, intercept=intercept)
+    parts = bound(observations, Z, statistics, known, hyper, intercept)
     expected = 0.0
-    X = observations.values[:, observations.column_order]
+    X = all_rows(observations.source)[:, observations.layout.column_order]
     for d in range(observations.n_features):
         seen = ~np.isnan(X[:, d])
         if not seen.any():
@@ -169,7 +168,7 @@ def test_the_bound_is_below_the_evidence(missing):
         observations, Z, statistics, factors, hyper, intercept = state
         tau, tau_a = hyper.noise_precision.mean, hyper.factor_precision.mean
         truth = naive.log_prior(Z, hyper.alpha.mean, "shifted")
-        X = observations.values[:, observations.column_order]
+        X = all_rows(observations.source)[:, observations.layout.column_order]
         for d in range(2):
             seen = ~np.isnan(X[:, d])
             z, x = Z[seen, 0], X[seen, d] - observations.centre[d]
@@ -188,12 +187,12 @@ def test_the_bound_is_below_the_evidence(missing):
             update_factors(
                 factors,
                 statistics,
-                observations.group_start,
+                observations.layout.group_start,
                 hyper,
                 intercept.mean,
                 intercept.response(tau),
             )
-            highest = evidence(observations, statistics, factors, hyper, intercept=intercept).total
+            highest = bound(observations, Z, statistics, factors, hyper, intercept).total
             assert highest >= before - 1e-9 * abs(before)
             before = highest
         assert truth - 2.0 < highest <= truth + 1e-9
@@ -209,7 +208,9 @@ def test_the_update_is_where_the_bound_is_highest(seed, missing, learned):
     observations, Z, statistics, factors, hyper, intercept = state
     tau = hyper.noise_precision.mean
     best = intercept.updated(observations, statistics, factors, tau)
-    n_observed = (~np.isnan(observations.values[:, observations.column_order])).sum(axis=0)
+    n_observed = (
+        ~np.isnan(all_rows(observations.source)[:, observations.layout.column_order])
+    ).sum(axis=0)
     np.testing.assert_allclose(best.variance, 1.0 / (n_observed * tau + 3.0**-2))
 
     def value(mean, variance):
@@ -235,17 +236,15 @@ def test_the_update_is_where_the_bound_is_highest(seed, missing, learned):
 
 @given(seed=seeds, missing=missing_kinds)
 def test_the_noise_pays_for_the_uncertainty_of_b(seed, missing):
-    observations, _, statistics, factors, hyper, intercept = random_state(
-        seed, missing, learned=True
-    )
-    learned = update_hyperparameters(
-        observations, statistics, factors, hyper, intercept=intercept
-    ).noise_precision
+    state = random_state(seed, missing, learned=True)
+    observations, *_, intercept = state
+    whole = bound_of(*state)
+    learned = whole.updated_hyperparameters().noise_precision
     certain = replace(intercept, variance=np.zeros(5))
-    without = update_hyperparameters(
-        observations, statistics, factors, hyper, intercept=certain
-    ).noise_precision
-    n_observed = (~np.isnan(observations.values[:, observations.column_order])).sum(axis=0)
+    without = replace(whole, intercept=certain).updated_hyperparameters().noise_precision
+    n_observed = (
+        ~np.isnan(all_rows(observations.source)[:, observations.layout.column_order])
+    ).sum(axis=0)
     assert isinstance(learned, GammaPosterior)
     assert learned.shape == without.shape
     gain = 0.5 * (n_observed * intercept.variance).sum()
@@ -258,7 +257,7 @@ def test_no_intercept_is_nothing():
     assert none.divergence() == 0.0
     assert none.updated(observations, statistics, factors, 2.0) is none
     with_none = bound(observations, Z, statistics, factors, hyper, none)
-    without = evidence(observations, statistics, factors, hyper)
+    without = Bound(observations, statistics, factors, hyper).evidence()
     assert with_none == without
     assert with_none.intercept == 0.0
 

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info
 from ibp import MEIBP, stopping
 from ibp.data import Observations
 from ibp.loop import Progress, Stopwatch, deferred_interrupt, run
-from ibp.methods.base import StepReport
+from ibp.methods.base import SweepRecord, relative_change
 from problems import plain
 
 
@@ -66,11 +66,11 @@ class ScriptedMethod:
         return report
 
     def report(self, state):
-        return StepReport(self.initial, 1, 0, -1.0)
+        return SweepRecord(self.initial, 1, 0, -1.0)
 
 
 def sweep(evidence, *, n_changed=1, likelihood=-1.0, n_components=2):
-    return StepReport(evidence, n_components, n_changed, likelihood)
+    return SweepRecord(evidence, n_components, n_changed, likelihood)
 
 
 def climbing(n, start=-100.0, likelihood=None):
@@ -91,10 +91,10 @@ def run_scripted(method, n_runs=1, **settings):
 
 
 def test_relative_change():
-    assert stopping.relative_change(0.0, 0.0) == 0.0
-    assert stopping.relative_change(-99.0, -100.0) == pytest.approx(0.01)
-    assert stopping.relative_change(1.0, -1.0) == 2.0
-    assert stopping.relative_change(0.0, 5.0) == 1.0
+    assert relative_change(0.0, 0.0) == 0.0
+    assert relative_change(-99.0, -100.0) == pytest.approx(0.01)
+    assert relative_change(1.0, -1.0) == 2.0
+    assert relative_change(0.0, 5.0) == 1.0
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 9])
@@ -134,12 +134,10 @@ def test_convergence_does_not_depend_on_the_unit_of_the_data():
     for factor in (1.0, 1e-6, 1e6):
         observations = Observations.from_array(X * factor)
         shifted = [value - np.log(factor) for value in likelihoods]
-        bounds = [40 * value for value in [shifted[0], *shifted]]
+        sweeps = [sweep(40 * value, likelihood=value) for value in shifted]
         answers.append(
             [
-                stopping.converged(
-                    observations, True, [1] * n, bounds[: n + 1], shifted[:n], tol=1e-3
-                )
+                stopping.converged(observations, True, sweeps[0], sweeps[:n], tol=1e-3)
                 for n in range(1, 21)
             ]
         )
@@ -186,25 +184,25 @@ def test_history_holds_one_entry_per_sweep():
 def test_ends_when_blocks_agree():
     result = run_scripted(ScriptedMethod(climbing(20, likelihood=-1.0)))
     assert result.ending == "converged"
-    assert len(result.history.evidence) == 10
+    assert len(result.history.sweeps) == 10
 
 
 def test_tol_zero_never_ends_by_the_blocks():
     result = run_scripted(ScriptedMethod(climbing(20, likelihood=-1.0)), tol=0)
     assert result.ending == "max_iter"
-    assert len(result.history.evidence) == 20
+    assert len(result.history.sweeps) == 20
 
 
 def test_ends_when_at_rest_even_with_tol_zero():
     reports = [sweep(-9.0), sweep(-8.0), sweep(-8.0, n_changed=0), sweep(-7.0)]
     result = run_scripted(ScriptedMethod(reports), tol=0)
     assert result.ending == "converged"
-    assert len(result.history.evidence) == 3
+    assert len(result.history.sweeps) == 3
 
 
 def test_first_sweep_can_be_at_rest():
     method = ScriptedMethod([sweep(-8.0, n_changed=0)], initial=-8.0)
-    assert len(run_scripted(method).history.evidence) == 1
+    assert len(run_scripted(method).history.sweeps) == 1
 
 
 def test_best_restart_is_kept_with_its_own_history():
@@ -212,7 +210,7 @@ def test_best_restart_is_kept_with_its_own_history():
     result = run_scripted(method, n_runs=3, max_iter=3)
     assert method.n_inits == 3
     assert result.evidence == -8.0
-    assert result.history.evidence == [-10.0, -9.0, -8.0]
+    assert [sweep.evidence for sweep in result.history.sweeps] == [-10.0, -9.0, -8.0]
     assert result.state["restart"] == 2
 
 
@@ -245,7 +243,7 @@ def test_callback_that_returns_true_ends_everything():
     others = [stop_in_second_sweep, lambda _: calls.append("second")]
     result = run_scripted(method, n_runs=2, callbacks=others)
     assert result.ending == "callback"
-    assert len(result.history.evidence) == 2
+    assert len(result.history.sweeps) == 2
     assert method.n_inits == 1
     assert calls == ["first", "second"] * 2
 
@@ -261,7 +259,7 @@ def test_the_answer_may_be_a_comparison_of_numbers():
     result = run_scripted(
         ScriptedMethod(climbing(3)), max_iter=3, callbacks=[lambda _: np.float64(1.0) < 2.0]
     )
-    assert result.ending == "callback" and len(result.history.evidence) == 1
+    assert result.ending == "callback" and len(result.history.sweeps) == 1
 
 
 def test_interruption_in_a_later_restart_keeps_the_better_one():
@@ -274,7 +272,7 @@ def test_interruption_in_a_later_restart_keeps_the_better_one():
     assert result.interrupted
     assert result.ending == "max_iter"  # that of the run which is kept
     assert result.state["restart"] == 1
-    assert result.history.evidence == [-10.0, -9.0, -8.0]
+    assert [sweep.evidence for sweep in result.history.sweeps] == [-10.0, -9.0, -8.0]
     assert method.n_inits == 2
 
 
@@ -282,7 +280,7 @@ def test_time_limit_ends_before_the_next_sweep():
     method = ScriptedMethod(climbing(99), on_step=lambda *_: time.sleep(0.03))
     result = run_scripted(method, n_runs=3, tol=0, max_iter=99, time_limit=0.05)
     assert result.ending == "time_limit"
-    assert 1 <= len(result.history.evidence) <= 2
+    assert 1 <= len(result.history.sweeps) <= 2
     assert method.n_inits == 1
 
 
@@ -322,7 +320,7 @@ def test_first_interrupt_lets_the_sweep_finish(python_interrupts):
     result = run_scripted(ScriptedMethod(climbing(9), climbing(9), on_step=interrupt), n_runs=2)
     assert result.ending == "interrupted"
     assert told == [True]
-    assert len(result.history.evidence) == 1
+    assert len(result.history.sweeps) == 1
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

@@ -18,13 +18,13 @@ def test_patterns_group_equal_rows_and_columns(seed, missing):
         assert (members == members[0]).all()
         assert members[0].any() == (pattern != COMPLETE)
     assert len({r.tobytes() for r in nan}) == len(set(o.row_pattern))
-    ordered = nan[:, o.column_order]
-    for g in range(o.group_start.size - 1):
-        block = ordered[:, o.group_start[g] : o.group_start[g + 1]]
+    ordered = nan[:, o.layout.column_order]
+    for g in range(o.layout.group_start.size - 1):
+        block = ordered[:, o.layout.group_start[g] : o.layout.group_start[g + 1]]
         assert block.shape[1] > 0
         assert (block == block[:, :1]).all()
-    assert len({c.tobytes() for c in np.ascontiguousarray(nan.T)}) == o.group_start.size - 1
-    assert sorted(o.column_order) == list(range(X.shape[1]))
+    assert len({c.tobytes() for c in np.ascontiguousarray(nan.T)}) == o.layout.group_start.size - 1
+    assert sorted(o.layout.column_order) == list(range(X.shape[1]))
     assert o.n_observed == (~nan).sum()
     assert np.isclose(o.sum_of_squares, np.nansum(X**2))
 
@@ -37,9 +37,9 @@ def test_statistics_count_observed_entries_only(seed, missing):
     o = Observations.from_array(X)
     statistics = Statistics.from_codes(o, Z)
     filled = np.nan_to_num(X)
-    np.testing.assert_allclose(o.from_layout(statistics.cross), Z.T @ filled, atol=1e-12)
-    for g in range(o.group_start.size - 1):
-        seen = ~np.isnan(X[:, o.column_order[o.group_start[g]]])
+    np.testing.assert_allclose(o.layout.restore(statistics.cross), Z.T @ filled, atol=1e-12)
+    for g in range(o.layout.group_start.size - 1):
+        seen = ~np.isnan(X[:, o.layout.column_order[o.layout.group_start[g]]])
         assert o.group_rows[g] == seen.sum()
         np.testing.assert_array_equal(statistics.totals[g], Z[seen].sum(axis=0))
         np.testing.assert_array_equal(statistics.gram[g], Z[seen].T.astype(int) @ Z[seen])
@@ -63,4 +63,4 @@ def test_layout_order_and_back():
     X = random_data(rng, 20, 6, missing="scattered")
     o = Observations.from_array(X)
     A = rng.random((3, 6))
-    np.testing.assert_array_equal(o.from_layout(o.to_layout(A)), A)
+    np.testing.assert_array_equal(o.layout.restore(o.layout.arrange(A)), A)

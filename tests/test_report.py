@@ -16,6 +16,7 @@ from scipy.special import expit
 
 import ibp
 from ibp import MEIBP
+from ibp.registry import CARDS, DEFAULT_METHOD
 from ibp.report import reading, wording
 from ibp.report.content import gather
 from ibp.report.encoding import clean_name, plain_number, script_json
@@ -445,9 +446,12 @@ def test_what_would_never_settle_need_not_run_longer(ending):
     assert "would not have stopped by itself" in said and "settled" not in said
 
 
-def test_methods_of_the_advice_are_those_of_the_command_line():
-    for name, label in wording.LABELS.items():
-        assert isinstance(ibp.METHODS[label](3), getattr(ibp, name))
+@pytest.mark.parametrize("name", sorted(CARDS))
+def test_methods_of_the_advice_are_those_of_the_command_line(name):
+    advised = [item.command for item in wording.advice(facts(method=name, n_components=0))]
+    options = advised[0].split()
+    label = options[options.index("--method") + 1] if "--method" in options else DEFAULT_METHOD
+    assert type(ibp.METHODS[label](3)) is getattr(ibp, name)
 
 
 def test_features_that_no_row_has_are_put_in_words():

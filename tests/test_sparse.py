@@ -13,9 +13,11 @@ from scipy import sparse
 
 from ibp import MEIBP
 from ibp.data import Observations, summarize
+from ibp.methods.context import Context
 from ibp.methods.meibp.method import MEIBPMethod
 from ibp.methods.meibp.random_start import RandomStart
-from ibp.model import Statistics, evidence
+from ibp.model import Bound, Statistics
+from ibp.model.ibp_prior import EQUIVALENCE_CLASSES
 from problems import missing_kinds, priors, random_hyperparameters, seeds
 
 
@@ -76,22 +78,24 @@ def test_the_bound_of_any_state_is_that_of_the_dense_matrix(seed, missing, prior
     for matrix in (X, as_csr(X)):
         summary = summarize(matrix)
         o = Observations.from_summary(matrix, summary, centre=summary.means if intercept else None)
+        classes = EQUIVALENCE_CLASSES[prior]
         method = MEIBPMethod(
-            RandomStart(3), hyper, intercept_std=5.0 if intercept else None, prior=prior
+            RandomStart(3), hyper, intercept_std=5.0 if intercept else None, prior=classes
         )
-        state = method.init(o, np.random.default_rng(1))
-        parts = method.evidence(state)
+        context = Context(o, np.random.default_rng(1))
+        state = method.init(context)
+        parts = method.evidence(context, state)
         fresh = Statistics.from_codes(o, state.assignments)
-        direct = evidence(
+        direct = Bound(
             o,
             fresh,
             state.factors,
             state.hyperparameters,
-            prior,
-            state.equal_columns()[0],
-            intercept=state.intercept,
+            classes,
+            state.intercept,
+            columns=state.column_hash,
         )
-        assert direct.total == pytest.approx(parts.total, rel=1e-11)
+        assert direct.evidence().total == pytest.approx(parts.total, rel=1e-11)
         values.append([*vars(parts).values(), *fresh.gram.ravel(), *fresh.totals.ravel()])
     np.testing.assert_allclose(values[0], values[1], rtol=1e-10, atol=1e-10)
 

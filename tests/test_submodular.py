@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from scipy.special import gammaln
 
 from ibp.kernels.block_rows import form_of_own
+from ibp.kernels.records import Form, Gaps
 from ibp.submodular import OPTIMIZERS, Problem, Solution, batch, maximize
 from ibp.submodular.brute_force import brute_force
 from ibp.submodular.certificate import certified, needed_margin
-from ibp.submodular.exact import prepare, space_for_preparation
+from ibp.submodular.exact import prepare
 from ibp.submodular.local_search import lower_bound
 from ibp.submodular.marginals import (
     flip,
@@ -26,6 +27,8 @@ from ibp.submodular.marginals import (
     start_marginals,
     value_from_marginals,
 )
+from ibp.submodular.maximize import DOUBLE_GREEDIES
+from ibp.submodular.records import Marginals, Search, Terms, space_for_preparation
 
 EVERY_OPTIMIZER = [*OPTIMIZERS, "brute_force"]
 EVERY_LOCAL_SEARCH = list(itertools.product((False, True), repeat=2))  # complement, exchange
@@ -199,12 +202,12 @@ def half_normal_problem(rng, n, dimension):
 # ---------------------------------------------------------------- helpers
 
 
-def arrays(problem):
-    return problem.linear, problem.quadratic, problem.group, problem.group_values
+def terms(problem):
+    return Terms(problem.linear, problem.quadratic, problem.group, problem.group_values)
 
 
 def extremes(problem):
-    return brute_force(*arrays(problem), np.zeros(problem.n_elements, dtype=np.uint8))
+    return brute_force(terms(problem), np.zeros(problem.n_elements, dtype=np.uint8))
 
 
 def magnitude(problem):
@@ -536,11 +539,11 @@ def test_a_power_of_two_times_the_function_changes_no_choice(optimizer):
 def test_inputs_are_left_as_they_are(optimizer):
     rng = np.random.default_rng(23)
     problem = random_problem(rng, n=8, factors="full rank", linear="near", groups="mixture")
-    before = [array.copy() for array in arrays(problem)]
+    before = [array.copy() for array in terms(problem)]
     start = np.ones(8, dtype=np.uint8)
     maximize(problem, optimizer, start=start, random_state=0)
     assert (start == 1).all()
-    for array, copy in zip(arrays(problem), before, strict=True):
+    for array, copy in zip(terms(problem), before, strict=True):
         np.testing.assert_array_equal(array, copy)
 
 
@@ -715,7 +718,7 @@ def test_result_of_the_local_search_is_a_local_optimum(complement, exchange, eps
             exchange=exchange,
         ).chosen
         value = problem.value(chosen)
-        least = epsilon / n**2 * (value - lower_bound(*arrays(problem)))
+        least = epsilon / n**2 * (value - lower_bound(terms(problem)))
         allowed = value + least + rounding(problem)
         for k in range(n):
             assert problem.value(flipped(chosen, k)) <= allowed
@@ -833,7 +836,7 @@ def test_epsilon_saves_work_and_costs_value():
 def test_lower_bound_is_below_every_value():
     for problem in problems_of_every_kind(39, 5):
         _, lowest = extremes(problem)
-        assert lower_bound(*arrays(problem)) <= lowest + rounding(problem)
+        assert lower_bound(terms(problem)) <= lowest + rounding(problem)
 
 
 def test_lower_bound_is_sharp_where_elements_do_not_interact():
@@ -842,7 +845,7 @@ def test_lower_bound_is_sharp_where_elements_do_not_interact():
         linear = rng.normal(size=n)
         problem = Problem(linear, np.diag(np.abs(rng.normal(size=n))))
         _, lowest = extremes(problem)
-        assert lower_bound(*arrays(problem)) == pytest.approx(lowest, rel=1e-12)
+        assert lower_bound(terms(problem)) == pytest.approx(lowest, rel=1e-12)
 
 
 # Equal elements, each in a group of its own, of which one is worth having: an exchange gains
@@ -898,24 +901,22 @@ def test_marginals_are_differences_of_values(seed, flips):
     n = problem.n_elements
     chosen = random_set(rng, problem).astype(np.uint8)
     # Work space arrives dirty.
-    gains = rng.normal(size=n)
     count = rng.integers(0, 99, size=problem.group_values.shape[0])
-    start_marginals(problem.linear, problem.quadratic, problem.group, chosen, gains, count)
+    marginals = Marginals(rng.normal(size=n), count)
+    start_marginals(terms(problem), chosen, marginals)
     allowed = (1 + len(flips)) * rounding(problem)
     by_hand = chosen.astype(bool)
     for k in [None, *flips]:
         if k is not None:
-            flip(k % n, problem.quadratic, problem.group, chosen, gains, count)
+            flip(k % n, terms(problem), chosen, marginals)
             by_hand = flipped(by_hand, k % n)
         assert (chosen == by_hand).all()
         value = problem.value(by_hand)
-        found = value_from_marginals(
-            problem.linear, problem.quadratic, chosen, gains, problem.group_values, count
-        )
+        found = value_from_marginals(terms(problem), chosen, marginals)
         assert abs(found - value) <= allowed
         for j in range(n):
             gain_of = gain_of_removing if chosen[j] else gain_of_adding
-            gain = gain_of(j, gains, problem.group, problem.group_values, count)
+            gain = gain_of(j, terms(problem), marginals)
             assert abs(gain - (problem.value(flipped(by_hand, j)) - value)) <= allowed
 
 
@@ -925,16 +926,15 @@ def test_marginals_of_integers_are_exact():
         rng, n=9, factors="integers", linear="ties", groups="concave with ties"
     )
     chosen = np.zeros(9, dtype=np.uint8)
-    gains, count = np.empty(9), np.empty(problem.group_values.shape[0], dtype=np.int64)
-    start_marginals(problem.linear, problem.quadratic, problem.group, chosen, gains, count)
+    n_groups = problem.group_values.shape[0]
+    kept = Marginals(np.empty(9), np.empty(n_groups, dtype=np.int64))
+    start_marginals(terms(problem), chosen, kept)
     for k in rng.integers(0, 9, size=500):
-        flip(k, problem.quadratic, problem.group, chosen, gains, count)
-        fresh, fresh_count = np.empty_like(gains), np.empty_like(count)
-        start_marginals(
-            problem.linear, problem.quadratic, problem.group, chosen, fresh, fresh_count
-        )
-        np.testing.assert_array_equal(gains, fresh)
-        np.testing.assert_array_equal(count, fresh_count)
+        flip(k, terms(problem), chosen, kept)
+        fresh = Marginals(np.empty(9), np.empty(n_groups, dtype=np.int64))
+        start_marginals(terms(problem), chosen, fresh)
+        np.testing.assert_array_equal(kept.gains, fresh.gains)
+        np.testing.assert_array_equal(kept.group_count, fresh.group_count)
 
 
 # ---------------------------------------------------------------- many rows at once
@@ -956,19 +956,13 @@ def test_rows_are_solved_as_single_problems(optimizer, complement, exchange, bud
             ]
         )
         start = (rng.random((n_rows, 9)) < 0.5).astype(np.uint8)
-        uniforms = np.empty((n_rows, 0))
+        uniforms = np.empty((n_rows, 0)) if optimizer == "double_greedy" else None
         if optimizer == "randomized_double_greedy":
             uniforms = np.array([np.random.default_rng(row).random(9) for row in range(n_rows)])
         chosen = start.copy()
+        search = Search(OPTIMIZERS[optimizer], budget, complement, exchange)
         values, n_updates, proven = batch.optimize_rows(
-            OPTIMIZERS[optimizer],
-            linear,
-            template.quadratic,
-            chosen,
-            complement,
-            exchange,
-            uniforms,
-            budget,
+            linear, template.quadratic, chosen, search, uniforms
         )
         for row in range(n_rows):
             single = maximize(
@@ -987,17 +981,14 @@ def test_rows_are_solved_as_single_problems(optimizer, complement, exchange, bud
 
 
 def test_no_rows_and_no_elements():
-    for optimizer in OPTIMIZERS.values():
+    for optimizer in OPTIMIZERS:
         for n_rows, n in ((0, 3), (2, 0), (0, 0)):
             values, n_updates, proven = batch.optimize_rows(
-                optimizer,
                 np.zeros((n_rows, n)),
                 np.eye(n),
                 np.zeros((n_rows, n), dtype=np.uint8),
-                True,
-                True,
-                np.empty((n_rows, 0)),
-                100,
+                Search(OPTIMIZERS[optimizer], 100, True, True),
+                np.empty((n_rows, 0)) if optimizer in DOUBLE_GREEDIES else None,
             )
             assert values.shape == n_updates.shape == proven.shape == (n_rows,)
             assert (values == 0).all()
@@ -1063,18 +1054,11 @@ def share_of_optimal_rows(n, n_draws, n_rows=500, dimension=50):
         z = rng.random((n_rows, n)) < 0.5
         x = z @ rows + rng.normal(size=(n_rows, dimension))
         linear, quadratic = x @ rows.T, rows @ rows.T
-        values, _, _ = batch.optimize_rows(
-            batch.LOCAL_SEARCH,
-            linear,
-            quadratic,
-            np.zeros((n_rows, n), dtype=np.uint8),
-            True,
-            False,
-            np.empty((n_rows, 0)),
-            1,
-        )
+        search = Search(batch.LOCAL_SEARCH, 1, True, False)
+        start = np.zeros((n_rows, n), dtype=np.uint8)
+        values, _, _ = batch.optimize_rows(linear, quadratic, start, search, None)
         work = np.zeros(n, dtype=np.uint8)
-        ends = [brute_force(w, quadratic, group, no_values, work) for w in linear]
+        ends = [brute_force(Terms(w, quadratic, group, no_values), work) for w in linear]
         highest, lowest = np.array(ends).T
         optimal.append(np.mean(values >= highest - 1e-9 * np.abs(highest)))
         nearly.append(np.mean(values - lowest >= 0.95 * (highest - lowest)))
@@ -1222,18 +1206,16 @@ def problem_of_rows(rng, rows, noise):
     return Problem(rows @ x + rng.normal(size=len(rows)), rows @ rows.T)
 
 
-def marginals(problem, chosen):
-    gains = np.empty(problem.n_elements)
+def marginal_gains(problem, chosen):
     counts = np.zeros(len(problem.group_values), dtype=np.int64)
-    start_marginals(
-        problem.linear, problem.quadratic, problem.group, chosen.astype(np.uint8), gains, counts
-    )
-    return gains
+    found = Marginals(np.empty(problem.n_elements), counts)
+    start_marginals(terms(problem), chosen.astype(np.uint8), found)
+    return found.gains
 
 
 def is_certified(problem, chosen):
     needed = needed_margin(problem.quadratic)
-    return bool(certified(needed, chosen.astype(np.uint8), marginals(problem, chosen)))
+    return bool(certified(needed, chosen.astype(np.uint8), marginal_gains(problem, chosen)))
 
 
 def assert_certificates_hold(problem, sets):
@@ -1332,28 +1314,25 @@ def test_forms_and_margins_of_rows_with_missing_entries(seed, share):
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(1, 7)), int(rng.integers(1, 12))
     mean = np.abs(rng.normal(size=(n, d))) + 1e-3
-    terms = rng.normal(size=(n, d))
+    constants = rng.normal(size=(n, d))
     precision = float(rng.uniform(0.1, 30.0))
     missing = np.flatnonzero(rng.random(d) < share)
     complete = precision * mean @ mean.T
-    quadratic, constant, needed = np.empty((n, n)), np.empty(n), np.empty(n)
-    form_of_own(
+    gaps = Gaps(
+        np.array([0, missing.size]),
         missing,
-        precision,
         np.ascontiguousarray(mean.T),
-        np.ascontiguousarray(terms.T),
-        complete,
-        terms.sum(axis=1),
-        needed_margin(complete),
-        quadratic,
-        constant,
-        needed,
+        np.ascontiguousarray(constants.T),
     )
+    own = Form(np.empty((n, n)), np.empty(n), np.empty(n))
+    of_complete_rows = Form(complete, constants.sum(axis=1), needed_margin(complete))
+    form_of_own(0, precision, gaps, of_complete_rows, own)
+    quadratic, constant, needed = own
     seen = np.setdiff1d(np.arange(d), missing)
     size = np.abs(complete).max()
     expected = precision * mean[:, seen] @ mean[:, seen].T
     np.testing.assert_allclose(quadratic, expected, atol=1e-12 * size, rtol=1e-9)
-    np.testing.assert_allclose(constant, terms[:, seen].sum(axis=1), atol=1e-11)
+    np.testing.assert_allclose(constant, constants[:, seen].sum(axis=1), atol=1e-11)
     assert not np.isnan(needed).any()
     if np.isfinite(needed).all():
         # The bound of the certificate: W - D is positive semidefinite.

@@ -210,8 +210,8 @@ def test_fits_do_not_depend_on_the_number_of_forms(monkeypatch, block_size, at_m
     settings = {"block_size": block_size, "init": "random", "n_components": 5, "noise_std": 0.5}
     models = []
     for rows_for_a_form, most_forms in ((1, 64), (8, at_most), (10**9, 64)):
-        monkeypatch.setattr("ibp.methods.row_forms.ROWS_FOR_A_FORM", rows_for_a_form)
-        monkeypatch.setattr("ibp.methods.row_forms.MOST_FORMS", most_forms)
+        monkeypatch.setattr("ibp.data.observations.ROWS_FOR_A_FORM", rows_for_a_form)
+        monkeypatch.setattr("ibp.data.observations.MOST_FORMS", most_forms)
         models.append(MEIBP(**settings, max_iter=8, tol=0, random_state=0).fit(X))
     assert models[0].n_components_ > 1
     for other in models[1:]:

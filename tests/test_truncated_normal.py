@@ -58,6 +58,21 @@ def test_kernels_agree_with_the_exact_values(references):
     np.testing.assert_allclose(entropy, references[:, 3], rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("end", [-20.0, 9.0])
+def test_no_ratio_is_looked_up_outside_of_the_table(end):
+    """Compiled code does not check bounds; the same function in plain Python does."""
+    around = end + np.arange(-4, 5) * np.spacing(abs(end))
+    ratios = np.array([*around, end - 0.125, end + 0.125, -1e100, -1e3, -9.0, 0.0, 1e3, 1e100])
+    plain, compiled = np.empty((2, ratios.size)), np.empty((2, ratios.size))
+    getattr(standard_moments_of, "py_func", standard_moments_of)(ratios, *plain)
+    standard_moments_of(ratios, *compiled)
+    np.testing.assert_allclose(plain, compiled, rtol=1e-14)
+    near = np.abs(ratios) < 1e6
+    moments = tn.standard_moments(ratios[near])
+    np.testing.assert_allclose(plain[0, near], moments.mean, rtol=2e-14)
+    np.testing.assert_allclose(plain[1, near], moments.variance, rtol=2e-13)
+
+
 @pytest.mark.parametrize(("location", "scale"), [(0.0, 1.0), (1.5, 0.5), (-3.0, 2.0), (-8.0, 0.7)])
 def test_location_and_scale_by_integration(location, scale):
     moments = tn.moments(location, scale)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import mpmath
 import numpy as np
@@ -29,17 +29,18 @@ from ibp.blas import single_threaded_blas
 from ibp.compiled import kernel
 from ibp.data import Observations, summarize
 from ibp.kernels import uncollapsed_gibbs as kernels
+from ibp.methods.context import Context
 from ibp.methods.uncollapsed_gibbs.method import UncollapsedGibbsMethod
 from ibp.model import (
     GammaPosterior,
     Hyperparameters,
     Known,
+    LeftOrderedClasses,
     Statistics,
-    log_prior,
     sample_assignments,
 )
 from ibp.model.assignment_priors import FinitePrior, UnboundedPrior, log_beta_draws, prior_of
-from ibp.model.ibp_prior import column_multiplicities, harmonic_number
+from ibp.model.ibp_prior import harmonic_number
 from ibp.model.new_feature import (
     draw_prior,
     factor_conditional,
@@ -47,8 +48,10 @@ from ibp.model.new_feature import (
     log_ratio,
     log_scaled_cdf,
 )
+from ibp.parallel import Threads
 from ibp.starts.codes_and_factors import CodesAndFactors
-from problems import never, random_data, stop_after
+from problems import random_data, stop_after
+from states import assert_goes_on
 
 FACTORS = ("half_normal", "gaussian")
 
@@ -75,6 +78,11 @@ def make_method(factors="half_normal", n_components=None, *, alpha=2.0, noise_st
     return UncollapsedGibbsMethod(
         factors=factors, prior=prior_of(n_components), **(defaults | settings)
     )
+
+
+def context_of(X, seed):
+    """X about zero, with a generator."""
+    return Context(Observations.from_array(X), np.random.default_rng(seed))
 
 
 # ---- one new feature, in closed form
@@ -212,20 +220,11 @@ def after_one_update(j, a, x, model, rng, slots):
     assignments[0, :j] = 1
     factors = np.zeros((slots, 1))
     factors[:j, 0] = a
-    kernels.sample_rows(
-        0,
-        np.array([[x]]),
-        np.ones((1, 1), dtype=bool),
-        np.ones(1, dtype=bool),
-        np.array([[x]]) @ factors.T,
-        assignments,
-        assignments[0].astype(np.int64),
-        factors,
-        factors @ factors.T,
-        np.zeros(slots, dtype=bool),
-        model,
-        rng,
-    )
+    seen, fresh = np.ones((1, 1), dtype=bool), np.zeros(slots, dtype=bool)
+    piece = kernels.RowPiece(np.array([[x]]), seen, seen[0], np.array([[x]]) @ factors.T)
+    counts = assignments[0].astype(np.int64)
+    room = kernels.Slots(assignments, counts, factors, factors @ factors.T, fresh)
+    kernels.sample_rows(0, piece, room, model, rng)
     return int(assignments.sum())
 
 
@@ -383,20 +382,10 @@ def tiny_chain(X, observed, complete, n_slots, n_truncated, intercept_std, model
             for i in range(n_rows):
                 for d in range(n_columns):
                     centred[i, d] = (X[i, d] - by_column[d, n_slots]) * observed[i, d]
-            row, _changed = kernels.sample_rows(
-                0,
-                centred,
-                observed,
-                complete,
-                row_products(centred, A),
-                Z,
-                counts,
-                A,
-                row_products(A, A),
-                np.zeros(n_slots, dtype=np.bool_),
-                model,
-                rng,
-            )
+            piece = kernels.RowPiece(centred, observed, complete, row_products(centred, A))
+            fresh = np.zeros(n_slots, dtype=np.bool_)
+            slots = kernels.Slots(Z, counts, A, row_products(A, A), fresh)
+            row, _changed = kernels.sample_rows(0, piece, slots, model, rng)
             if row < n_rows:
                 raise RuntimeError("too few slots")
             fill_statistics(X, observed, Z, gram, cross)
@@ -452,13 +441,13 @@ def check_method(factors, n_components, intercept_std, missing, *, n_draws, thin
     method = make_method(
         factors, n_components, alpha=alpha, noise_std=NOISE_STD, intercept_std=intercept_std
     )
-    observations = Observations.from_array(TINY_WITH_HOLES if missing else TINY)
-    state = method.init(observations, np.random.default_rng(seed))
+    context = context_of(TINY_WITH_HOLES if missing else TINY, seed)
+    state = method.init(context)
     keys = []
     with single_threaded_blas():
         for _ in range(n_draws):
             for _ in range(thin):
-                method.sweep(state, never)
+                method.sweep(context, state)
             keys.append(key_of(state.assignments))
     assert_matches(keys, tiny_posterior(factors, n_components, intercept_std, missing))
 
@@ -529,11 +518,12 @@ def test_without_information_the_process_itself_is_sampled(factors):
 def test_without_information_the_method_has_the_expected_number_of_features():
     n_samples, alpha, n_sweeps = 6, 1.5, 1000
     method = make_method(alpha=alpha, noise_std=1e7)
-    state = method.init(Observations.from_array(np.zeros((n_samples, 2))), np.random.default_rng(8))
+    context = context_of(np.zeros((n_samples, 2)), 8)
+    state = method.init(context)
     n_used = np.empty(n_sweeps)
     with single_threaded_blas():
         for i in range(n_sweeps):
-            method.sweep(state, never)
+            method.sweep(context, state)
             n_used[i] = method.n_components_in_use(state)
     assert abs(n_used.mean() - alpha * harmonic_number(n_samples)) < 4 * batch_error(n_used)
 
@@ -603,19 +593,19 @@ def geweke_scores(factors, n_components, n_forward, n_sweeps, seed, missing=()):
     forward = np.array([joint_quantities(*draw_everything(method, rng)) for _ in range(n_forward)])
     chain = np.empty((n_sweeps, forward.shape[1]))
     Z, A, b, values, X = draw_everything(method, rng)
-    state = method.init(Observations.from_array(X), rng)
+    state = method.init(Context(Observations.from_array(X), rng))
     state.assignments, state.components, state.intercept, state.values = Z, A, b, values
     with single_threaded_blas():
         for i in range(n_sweeps):
             observed = X.copy()
             for entry in missing:
                 observed[entry] = np.nan
-            state.observations = Observations.from_array(observed)
-            layout = state.observations.to_layout
+            context = Context(Observations.from_array(observed), rng)
+            layout = context.observations.layout.arrange
             state.components, state.intercept = layout(state.components), layout(state.intercept)
-            method.sweep(state, never)
+            method.sweep(context, state)
             # Back to the user's order, for the next pattern or the next data.
-            back = state.observations.from_layout
+            back = context.observations.layout.restore
             state.components, state.intercept = back(state.components), back(state.intercept)
             now = (state.assignments, state.components, state.intercept, state.values)
             X = draw_data(*now, rng)
@@ -654,33 +644,30 @@ def learned(X):
     )
 
 
-def small_state(factors="half_normal", n_components=None, missing="scattered", n_sweeps=3, **more):
+def small_state(factors="half_normal", n_components=None, n_sweeps=3, n_jobs=1):
     rng = np.random.default_rng(21)
-    X = random_data(rng, 30, 6, missing=missing) + 5.0
+    X = random_data(rng, 30, 6, missing="scattered") + 5.0
     summary = summarize(X)
     observations = Observations.from_summary(X, summary, centre=summary.means)
-    method = make_method(
-        factors, n_components, hyperparameters=learned(X), intercept_std=3.0, **more
-    )
-    state = method.init(observations, np.random.default_rng(4))
-    for _ in range(n_sweeps):
-        method.step(state, never)
-    return X, method, state
+    method = make_method(factors, n_components, hyperparameters=learned(X), intercept_std=3.0)
+    context = Context(observations, np.random.default_rng(4), Threads(n_jobs))
+    with context.executor:
+        state = method.init(context)
+        for _ in range(n_sweeps):
+            method.step(context, state)
+    return X, method, context, state
 
 
 @pytest.mark.parametrize("factors", FACTORS)
 @pytest.mark.parametrize("n_components", [None, 6])
 def test_joint_probability_is_that_of_the_model(factors, n_components):
-    X, method, state = small_state(factors, n_components)
-    sample, values = method.sample(state), state.values
+    X, method, context, state = small_state(factors, n_components)
+    sample, values = method.sample(context, state), state.values
     Z, A = sample.assignments, sample.components
     residual = (X - sample.intercept - Z @ A)[~np.isnan(X)]
     likelihood = stats.norm.logpdf(residual, scale=values.noise_std)
-    counts = Z.sum(axis=0, dtype=np.int64)
     if n_components is None:
-        expected = log_prior(
-            counts, 30, alpha=values.alpha, prior="lof", multiplicities=column_multiplicities(Z)
-        )
+        expected = LeftOrderedClasses().log_probability(Z, values.alpha)
     else:
         share = values.alpha / n_components
         m = state.assignments.sum(axis=0)
@@ -695,7 +682,7 @@ def test_joint_probability_is_that_of_the_model(factors, n_components):
         expected += stats.halfnorm.logpdf(A, scale=values.factor_std).sum()
     else:
         expected += stats.norm.logpdf(A, scale=values.factor_std).sum()
-    centre = state.observations.summary.means
+    centre = context.observations.summary.means
     unit = np.sqrt(np.nanmean((X - centre) ** 2))  # in which the density of A is
     expected += A.size * np.log(unit)
     expected += stats.norm.logpdf(sample.intercept - centre, scale=3.0).sum()
@@ -703,7 +690,7 @@ def test_joint_probability_is_that_of_the_model(factors, n_components):
         belief = getattr(method.hyperparameters, name)
         prior = stats.gamma(belief.prior_shape, scale=1 / belief.prior_rate)
         expected += prior.logpdf(getattr(values, name))
-    report = method.report(state)
+    report = method.report(context, state)
     np.testing.assert_allclose(report.evidence, expected + likelihood.sum(), rtol=1e-9)
     np.testing.assert_allclose(report.train_log_likelihood, likelihood.mean(), rtol=1e-9)
     assert report.n_components == Z.shape[1]
@@ -711,11 +698,12 @@ def test_joint_probability_is_that_of_the_model(factors, n_components):
 
 
 def test_known_hyperparameters_stay():
-    X, method, _ = small_state(n_sweeps=0)
+    X, method, _, _ = small_state(n_sweeps=0)
     known = replace(method, hyperparameters=replace(learned(X), alpha=Known(1.25)))
-    state = known.init(Observations.from_array(X), np.random.default_rng(0))
+    context = context_of(X, 0)
+    state = known.init(context)
     for _ in range(2):
-        known.sweep(state, never)
+        known.sweep(context, state)
     assert state.values.alpha == 1.25
     assert state.values.noise_precision != known.hyperparameters.noise_precision.mean
 
@@ -723,12 +711,13 @@ def test_known_hyperparameters_stay():
 # ---- behaviour
 
 
-def assert_consistent(state):
+def assert_consistent(context, state):
     """Statistics belong to Z; every feature of the process is in use."""
-    direct = Statistics.from_codes(state.observations, state.assignments)
+    observations = context.observations
+    direct = Statistics.from_codes(observations, state.assignments)
     np.testing.assert_array_equal(state.statistics.counts, direct.counts)
     np.testing.assert_array_equal(state.statistics.cross, direct.cross)
-    assert state.components.shape == (state.assignments.shape[1], state.observations.n_features)
+    assert state.components.shape == (state.assignments.shape[1], observations.n_features)
     assert np.isfinite(state.components).all() and np.isfinite(state.squared_error)
 
 
@@ -741,9 +730,16 @@ def same(one, other):
 @pytest.mark.parametrize("factors", FACTORS)
 @pytest.mark.parametrize("n_components", [None, 5])
 def test_same_seed_same_answer_whatever_the_number_of_threads(factors, n_components):
-    states = [small_state(factors, n_components, n_jobs=n_jobs)[2] for n_jobs in (1, 1, 3)]
+    states = [small_state(factors, n_components, n_jobs=n_jobs)[3] for n_jobs in (1, 1, 3)]
     same(states[0], states[1])
     same(states[0], states[2])
+
+
+@pytest.mark.parametrize("factors", FACTORS)
+@pytest.mark.parametrize("n_components", [None, 5])
+def test_a_chain_goes_on_from_what_was_written_down(factors, n_components):
+    _, method, context, state = small_state(factors, n_components)
+    assert_goes_on(method, context, state)
 
 
 def planted(n_samples=300, n_features=30, n_components=4, seed=1):
@@ -759,10 +755,11 @@ def test_told_to_stop_it_leaves_a_consistent_state(n_components, monkeypatch):
     X, _, _ = planted()
     method = make_method(n_components=n_components)
     for n_checks in (0, 1, 5):
-        state = method.init(Observations.from_array(X), np.random.default_rng(0))
+        context = context_of(X, 0)
+        state = method.init(context)
         before = state.assignments.copy()
-        report = method.step(state, stop_after(n_checks))
-        assert_consistent(state)
+        report = method.step(replace(context, should_stop=stop_after(n_checks)), state)
+        assert_consistent(context, state)
         assert np.isfinite(report.evidence)
         if n_checks == 0:
             np.testing.assert_array_equal(state.assignments, before)
@@ -770,8 +767,8 @@ def test_told_to_stop_it_leaves_a_consistent_state(n_components, monkeypatch):
             np.testing.assert_array_equal(
                 state.assignments[16 * n_checks :], before[16 * n_checks :]
             )
-        method.step(state, never)
-        assert_consistent(state)
+        method.step(context, state)
+        assert_consistent(context, state)
 
 
 @pytest.mark.parametrize("factors", FACTORS)
@@ -784,12 +781,13 @@ def test_planted_features_are_kept_from_a_noisy_start(factors, n_components, mis
     flips = np.random.default_rng(2).random(Z.shape) < 0.1
     start = CodesAndFactors(np.abs(Z - flips.astype(float)), A)
     method = make_method(factors, n_components, noise_std=0.3, start=start)
-    state = method.init(Observations.from_array(X), np.random.default_rng(3))
+    context = context_of(X, 3)
+    state = method.init(context)
     for _ in range(5):
-        method.step(state, never)
+        method.step(context, state)
     # A row may have been left with a wrong feature and one of its own that makes up for it.
     assert (state.assignments[:, :4] == Z).mean() > 0.98
-    assert np.abs(state.components[:4] - state.observations.to_layout(A)).mean() < 0.1
+    assert np.abs(state.components[:4] - context.observations.layout.arrange(A)).mean() < 0.1
 
 
 @pytest.mark.parametrize("factors", FACTORS)
@@ -798,14 +796,13 @@ def test_the_best_of_twenty_random_starts_finds_the_features(factors):
     noise = GammaPosterior.starting_at(1.0, (1.0, 0.1), 100.0)
     hyper = Hyperparameters(noise, Known(0.5), Known(1.0))
     method = make_method(factors, 4, hyperparameters=hyper)
-    states = [
-        method.init(Observations.from_array(X), np.random.default_rng(seed)) for seed in range(20)
-    ]
+    contexts = [context_of(X, seed) for seed in range(20)]
+    states = [method.init(context) for context in contexts]
     with single_threaded_blas():
-        for state in states:
+        for context, state in zip(contexts, states, strict=True):
             for _ in range(100):
-                method.sweep(state, never)
-    best = max(states, key=method.log_joint)
+                method.sweep(context, state)
+    best = max(states, key=partial(method.log_joint, contexts[0]))
     assert abs(best.values.noise_std - 0.3) < 0.02
     for z in Z.T:
         assert (z == best.assignments.T).mean(axis=1).max() > 0.98
@@ -815,34 +812,35 @@ def test_a_sweep_in_which_more_are_born_than_there_was_room_for():
     X, _, _ = planted(n_samples=120)
     method = make_method("gaussian", alpha=20.0, noise_std=0.05)
     start = CodesAndFactors(np.zeros((120, 0)))
-    state = replace(method, start=start).init(Observations.from_array(X), np.random.default_rng(0))
+    context = context_of(X, 0)
+    state = replace(method, start=start).init(context)
     assert state.assignments.shape == (120, 0)
-    method.sweep(state, never)
+    method.sweep(context, state)
     assert method.n_components_in_use(state) > 12
-    assert_consistent(state)
+    assert_consistent(context, state)
 
 
 def test_starts():
     X, Z, A = planted()
-    observations = Observations.from_array(X, centre=np.full(30, 0.5))
     rng = np.random.default_rng(0)
+    context = Context(Observations.from_array(X, centre=np.full(30, 0.5)), rng)
     codes = np.column_stack([Z * 0.9, np.full(300, 0.2)])  # the last is empty once thresholded
     given = CodesAndFactors(codes, np.vstack([-A, np.ones(30)]), np.full(30, 0.75))
     method = make_method(start=given, intercept_std=2.0)
-    state = method.init(observations, rng)
+    state = method.init(context)
     np.testing.assert_array_equal(state.assignments, Z)
     assert state.components.shape == A.shape and (state.components > 0).all()
-    np.testing.assert_allclose(method.sample(state).intercept, 0.75)
+    np.testing.assert_allclose(method.sample(context, state).intercept, 0.75)
 
-    finite = replace(method, prior=FinitePrior(7), factors="gaussian").init(observations, rng)
+    finite = replace(method, prior=FinitePrior(7), factors="gaussian").init(context)
     assert finite.assignments.shape == (300, 7)
     np.testing.assert_array_equal(finite.components[:4], -A)
 
     drawn = replace(method, start=CodesAndFactors(codes), intercept_std=None)
-    observations = Observations.from_array(X)
-    assert np.abs(drawn.init(observations, rng).components - A).mean() < 0.2
+    context = Context(Observations.from_array(X), rng)
+    assert np.abs(drawn.init(context).components - A).mean() < 0.2
     with pytest.raises(ValueError, match="more than n_components=3"):
-        replace(method, prior=FinitePrior(3)).init(observations, rng)
+        replace(method, prior=FinitePrior(3)).init(context)
 
 
 @pytest.mark.parametrize("factors", FACTORS)
@@ -854,9 +852,10 @@ def test_sparse_data_give_the_same_chain_as_dense(factors, n_components):
     method = make_method(factors, n_components, noise_std=0.3)
     chains = []
     for values in (X, sparse.csr_array(X)):
-        state = method.init(Observations.from_array(values), np.random.default_rng(1))
+        context = context_of(values, 1)
+        state = method.init(context)
         for _ in range(3):
-            method.step(state, never)
+            method.step(context, state)
         chains.append(state)
     np.testing.assert_array_equal(chains[0].assignments, chains[1].assignments)
     np.testing.assert_allclose(chains[0].components, chains[1].components, atol=1e-9)
@@ -868,10 +867,11 @@ def test_rows_and_columns_that_are_not_observed():
     X[:, 2] = np.nan
     for factors, n_components in GEWEKE:
         method = make_method(factors, n_components, intercept_std=1.0)
-        state = method.init(Observations.from_array(X), np.random.default_rng(1))
+        context = context_of(X, 1)
+        state = method.init(context)
         for _ in range(3):
-            assert np.isfinite(method.step(state, never).evidence)
-        assert_consistent(state)
+            assert np.isfinite(method.step(context, state).evidence)
+        assert_consistent(context, state)
 
 
 def test_single_precision_is_sampled_alike():
@@ -882,9 +882,10 @@ def test_single_precision_is_sampled_alike():
     states = []
     for values in (X32, X32.astype(np.float64)):
         observations = Observations.from_array(values, centre=values.mean(axis=0))
-        state = method.init(observations, np.random.default_rng(0))
+        context = Context(observations, np.random.default_rng(0))
+        state = method.init(context)
         for _ in range(3):
-            method.sweep(state, never)
+            method.sweep(context, state)
         states.append(state)
     assert (states[0].assignments == states[1].assignments).mean() > 0.99
 
@@ -938,12 +939,12 @@ def check_own_features(n_components, alpha, n_sweeps, seed):
         prior = stats.binom(n_components, share / (1.0 + share)).pmf
     exact = own_features_posterior(3.0, 0.3, alpha, prior, n_components)
     method = make_method("half_normal", n_components, alpha=alpha, noise_std=0.3)
-    rng = np.random.default_rng(seed)
+    context = context_of(np.array([[3.0]]), seed)
     visited = np.empty(n_sweeps, dtype=np.int64)
     with single_threaded_blas():
-        state = method.init(Observations.from_array(np.array([[3.0]])), rng)
+        state = method.init(context)
         for i in range(n_sweeps):
-            method.sweep(state, never)
+            method.sweep(context, state)
             visited[i] = method.n_components_in_use(state)
     for j in np.flatnonzero(exact > 0.005):
         batches = (visited == j).reshape(50, -1).mean(axis=1)

@@ -15,13 +15,13 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import betaln, digamma, expit, logsumexp
 
 from ibp.blas import single_threaded_blas
-from ibp.data import Observations, summarize
+from ibp.data import Observations, all_rows, summarize
 from ibp.kernels.mean_field_rows import pass_over_row
 from ibp.loop import run
-from ibp.methods.mean_field.assign import FrozenMeanField
-from ibp.methods.mean_field.finite import FiniteSticks, FiniteVIBPMethod
-from ibp.methods.mean_field.infinite import InfiniteSticks, InfiniteVIBPMethod
-from ibp.methods.mean_field.method import entropies
+from ibp.methods.context import Context
+from ibp.methods.mean_field.method import FiniteVIBPMethod, InfiniteVIBPMethod, entropies
+from ibp.methods.mean_field.rows import FrozenMeanField
+from ibp.methods.mean_field.sticks import FiniteSticks, InfiniteSticks
 from ibp.model import (
     GammaPosterior,
     Hyperparameters,
@@ -30,21 +30,21 @@ from ibp.model import (
     factor_posterior,
 )
 from ibp.model.beta_sticks import BetaSticks, complement_bounds
-from ibp.parallel import Workers
+from ibp.parallel import Threads
 from ibp.starts.codes_and_factors import CodesAndFactors
 from problems import (
     assert_not_lower,
     missing_kinds,
-    never,
     random_data,
     random_hyperparameters,
     seeds,
     stop_after,
 )
+from resuming import assert_resumes
 
-METHODS = {"finite": FiniteVIBPMethod, "infinite": InfiniteVIBPMethod}
-kinds = pytest.mark.parametrize("kind", METHODS)
-any_kind = st.sampled_from(sorted(METHODS))
+KINDS = {"finite": FiniteVIBPMethod, "infinite": InfiniteVIBPMethod}
+kinds = pytest.mark.parametrize("kind", KINDS)
+any_kind = st.sampled_from(sorted(KINDS))
 
 
 def make(
@@ -58,9 +58,9 @@ def make(
     d=5,
     k=3,
     steps=0,
-    **options,
+    n_jobs=1,
 ):
-    """A method and a state of random data, after some sweeps."""
+    """A method, its context and a state of random data, after some sweeps."""
     rng = np.random.default_rng(seed)
     X = random_data(rng, n, d, missing=missing)
     if as_sparse:
@@ -69,18 +69,19 @@ def make(
     centre = summarize(X).means if intercept else None
     observations = Observations.from_array(X, centre=centre)
     hyperparameters = random_hyperparameters(rng, learned, k, d, observations.n_observed)
-    method = METHODS[kind](k, hyperparameters, intercept_std=3.0 if intercept else None, **options)
-    state = method.init(observations, np.random.default_rng(seed + 1))
+    method = KINDS[kind](k, hyperparameters, intercept_std=3.0 if intercept else None)
+    context = Context(observations, np.random.default_rng(seed + 1), Threads(n_jobs))
+    state = method.init(context)
     for _ in range(steps):
-        method.step(state, never)
-    return method, state
+        method.step(context, state)
+    return method, context, state
 
 
 def dense(observations):
     """X about its centre in layout order, NaN where missing."""
-    X = observations.values
+    X = all_rows(observations.source)
     X = X.toarray() if sparse.issparse(X) else X
-    return observations.to_layout(np.asarray(X, dtype=np.float64)) - observations.centre
+    return observations.layout.arrange(np.asarray(X, dtype=np.float64)) - observations.centre
 
 
 def naive_assignment_bound(kind, sticks, nu):
@@ -105,9 +106,9 @@ def naive_assignment_bound(kind, sticks, nu):
     return total
 
 
-def naive_bound(kind, state):
+def naive_bound(kind, observations, state):
     """The bound from its definition, entry by entry."""
-    X, nu, hyper = dense(state.observations), state.probabilities, state.hyperparameters
+    X, nu, hyper = dense(observations), state.probabilities, state.hyperparameters
     mean, variance = state.factors.mean, state.factors.variance
     offset, offset_variance = state.intercept.mean, state.intercept.variance
     noise, precision, alpha = hyper.noise_precision, hyper.factor_precision, hyper.alpha
@@ -139,34 +140,37 @@ def naive_bound(kind, state):
 @given(seeds, any_kind, missing_kinds, st.booleans(), st.booleans(), st.booleans())
 @settings(max_examples=25, deadline=None)
 def test_bound_equals_its_definition(seed, kind, missing, learned, intercept, as_sparse):
-    _, state = make(seed, kind, missing, learned, intercept, as_sparse, n=8, steps=2)
-    assert state.evidence().total == pytest.approx(naive_bound(kind, state), rel=1e-9, abs=1e-7)
+    _, context, state = make(seed, kind, missing, learned, intercept, as_sparse, n=8, steps=2)
+    expected = naive_bound(kind, context.observations, state)
+    found = state.evidence(context.observations).total
+    assert found == pytest.approx(expected, rel=1e-9, abs=1e-7)
 
 
 @given(seeds, any_kind, missing_kinds, st.booleans(), st.booleans(), st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_no_update_lowers_the_bound(seed, kind, missing, learned, intercept, as_sparse):
-    _, state = make(seed, kind, missing, learned, intercept, as_sparse)
-    before = state.evidence().total
+    _, context, state = make(seed, kind, missing, learned, intercept, as_sparse)
+    observations = context.observations
+    before = state.evidence(observations).total
     for _ in range(6):
         for update in (
-            lambda: state.update_rows(never),
-            state.update_intercept,
-            state.update_factors,
+            lambda: state.update_rows(context),
+            lambda: state.update_intercept(observations),
+            lambda: state.update_factors(observations.layout),
             state.update_sticks,
-            state.update_hyperparameters,
+            lambda: state.update_hyperparameters(observations),
         ):
             update()
-            after = state.evidence().total
+            after = state.evidence(observations).total
             assert_not_lower(after, before)
             before = after
 
 
 @kinds
 def test_sweeps_climb_beyond_a_recount(kind):
-    method, state = make(3, kind, "scattered", learned=True, intercept=True, n=60)
-    values = [method.report(state).evidence]
-    values += [method.step(state, never).evidence for _ in range(40)]
+    method, context, state = make(3, kind, "scattered", learned=True, intercept=True, n=60)
+    values = [method.report(context, state).evidence]
+    values += [method.step(context, state).evidence for _ in range(40)]
     for before, after in itertools.pairwise(values):
         assert_not_lower(after, before)
 
@@ -233,12 +237,12 @@ def log_evidence(kind, observations, hyperparameters, k, intercept_std):
 )
 def test_bound_is_below_the_true_evidence(kind, missing, intercept, k):
     for seed in range(3):
-        method, state = make(seed, kind, missing, intercept=intercept, n=3, d=2, k=k)
+        method, context, state = make(seed, kind, missing, intercept=intercept, n=3, d=2, k=k)
         truth = log_evidence(
-            kind, state.observations, state.hyperparameters, k, method.intercept_std
+            kind, context.observations, state.hyperparameters, k, method.intercept_std
         )
         for _ in range(30):
-            assert method.step(state, never).evidence <= truth + 1e-6
+            assert method.step(context, state).evidence <= truth + 1e-6
         assert np.isfinite(truth)
 
 
@@ -249,10 +253,11 @@ def test_the_bound_is_close_if_the_data_say_nothing(kind):
     X[0, 0] = 0.0
     hyperparameters = Hyperparameters.known(noise_std=1e3, factor_std=1e-3, alpha=2.0)
     observations = Observations.from_array(X)
-    method = METHODS[kind](1, hyperparameters)
-    state = method.init(observations, np.random.default_rng(0))
+    method = KINDS[kind](1, hyperparameters)
+    context = Context(observations, np.random.default_rng(0))
+    state = method.init(context)
     for _ in range(100):
-        report = method.step(state, never)
+        report = method.step(context, state)
     truth = log_evidence(kind, observations, hyperparameters, 1, None)
     assert truth - 1.0 < report.evidence <= truth + 1e-9
 
@@ -279,7 +284,7 @@ BLOCKS = {
             mean=x[: x.size // 2].reshape(s.factors.mean.shape),
             variance=np.exp(x[x.size // 2 :]).reshape(s.factors.mean.shape),
         ),
-        lambda s: s.update_factors(),
+        lambda s, observations: s.update_factors(observations.layout),
         300,
     ),
     "intercept": (
@@ -289,13 +294,13 @@ BLOCKS = {
             "intercept",
             replace(s.intercept, mean=x[: x.size // 2], variance=np.exp(x[x.size // 2 :])),
         ),
-        lambda s: s.update_intercept(),
+        lambda s, observations: s.update_intercept(observations),
         1,
     ),
     "sticks": (
         lambda s: np.log(np.concatenate([s.sticks.first, s.sticks.second])),
         lambda s, x: setattr(s, "sticks", type(s.sticks)(*np.split(np.exp(x), 2))),
-        lambda s: s.update_sticks(),
+        lambda s, observations: s.update_sticks(),
         300,
     ),
     "hyperparameters": (
@@ -314,7 +319,7 @@ BLOCKS = {
                 )
             ),
         ),
-        lambda s: s.update_hyperparameters(),
+        lambda s, observations: s.update_hyperparameters(observations),
         1,
     ),
 }
@@ -324,18 +329,19 @@ BLOCKS = {
 @pytest.mark.parametrize("block", BLOCKS)
 def test_updates_find_what_a_numerical_optimiser_finds(kind, block):
     read, write, update, repeats = BLOCKS[block]
-    _, state = make(
+    _, context, state = make(
         5, kind, "scattered", learned=True, intercept=block == "intercept", n=12, d=3, steps=2
     )
+    observations = context.observations
     start = read(state)
     for _ in range(repeats):
-        update(state)
-    found, value = read(state), state.evidence().total
+        update(state, observations)
+    found, value = read(state), state.evidence(observations).total
     work = replace(state, factors=replace(state.factors))
 
     def loss(x):
         write(work, x)
-        return -work.evidence().total
+        return -work.evidence(observations).total
 
     rng = np.random.default_rng(0)
     best = minimize(
@@ -348,16 +354,17 @@ def test_updates_find_what_a_numerical_optimiser_finds(kind, block):
 @kinds
 @pytest.mark.parametrize("intercept", [False, True])
 def test_each_probability_is_what_a_numerical_optimiser_finds(kind, intercept):
-    _, state = make(11, kind, "scattered", intercept=intercept, n=6, d=3, steps=1)
+    _, context, state = make(11, kind, "scattered", intercept=intercept, n=6, d=3, steps=1)
+    observations = context.observations
     for _ in range(300):
-        state.update_rows(never)
+        state.update_rows(context)
 
     def loss(logit, n, k):
         nu = state.probabilities.copy()
         nu[n, k] = expit(logit)
-        statistics = Statistics.from_codes(state.observations, nu)
+        statistics = Statistics.from_codes(observations, nu)
         moved = replace(state, probabilities=nu, statistics=statistics, row_entropy=entropies(nu))
-        return -moved.evidence().total
+        return -moved.evidence(observations).total
 
     for n, k in np.ndindex(state.probabilities.shape):
         best = minimize_scalar(loss, args=(n, k), bounds=(-30, 30), method="bounded")
@@ -375,9 +382,9 @@ def test_log_odds_are_the_slope_of_the_bound(sticks):
     np.testing.assert_allclose(some.log_odds(), slope)
 
 
-def naive_logit(state, nu, n, k):
+def naive_logit(observations, state, nu, n, k):
     """Of nu_nk by the equation, over the entries that are observed."""
-    x = dense(state.observations)[n] - state.intercept.mean
+    x = dense(observations)[n] - state.intercept.mean
     mean, variance = state.factors.mean, state.factors.variance
     seen = ~np.isnan(x)
     others = np.arange(nu.shape[1]) != k
@@ -390,15 +397,16 @@ def naive_logit(state, nu, n, k):
 @given(seeds, any_kind, missing_kinds, st.booleans(), st.booleans())
 @settings(max_examples=20, deadline=None)
 def test_rows_equal_a_plain_loop(seed, kind, missing, intercept, as_sparse):
-    _, state = make(seed, kind, missing, False, intercept, as_sparse, n=12, steps=1)
+    _, context, state = make(seed, kind, missing, False, intercept, as_sparse, n=12, steps=1)
+    observations = context.observations
     nu = state.probabilities.copy()
     before = nu.copy()
     for n, k in np.ndindex(nu.shape):
-        nu[n, k] = expit(naive_logit(state, nu, n, k))
-    n_changed = state.update_rows(never)
+        nu[n, k] = expit(naive_logit(observations, state, nu, n, k))
+    n_changed = state.update_rows(context)
     np.testing.assert_allclose(state.probabilities, nu, rtol=1e-7, atol=1e-10)
     assert n_changed == ((nu > 0.5) != (before > 0.5)).sum()
-    fresh = Statistics.from_codes(state.observations, state.probabilities)
+    fresh = Statistics.from_codes(observations, state.probabilities)
     for name in ("gram", "totals", "cross"):
         now, anew = getattr(state.statistics, name), getattr(fresh, name)
         np.testing.assert_allclose(now, anew, rtol=1e-9, atol=1e-9)
@@ -420,33 +428,35 @@ def test_entropy_of_many_features():
 @kinds
 @pytest.mark.parametrize("missing", ["none", "scattered"])
 def test_sparse_equals_dense(kind, missing):
-    _, thin = make(2, kind, missing, intercept=True, as_sparse=True, steps=5)
+    _, stored, thin = make(2, kind, missing, intercept=True, as_sparse=True, steps=5)
     observations = Observations.from_array(
-        thin.observations.values.toarray(),
-        centre=thin.observations.from_layout(thin.observations.centre),
+        all_rows(stored.observations.source).toarray(),
+        centre=stored.observations.layout.restore(stored.observations.centre),
     )
-    method = METHODS[kind](3, thin.hyperparameters, intercept_std=3.0)
-    thick = method.init(observations, np.random.default_rng(3))
+    method = KINDS[kind](3, thin.hyperparameters, intercept_std=3.0)
+    context = Context(observations, np.random.default_rng(3))
+    thick = method.init(context)
     for _ in range(5):
-        method.step(thick, never)
+        method.step(context, thick)
     np.testing.assert_allclose(thin.probabilities, thick.probabilities, atol=1e-8)
-    np.testing.assert_allclose(thin.components, thick.components, atol=1e-8)
-    assert thin.evidence().total == pytest.approx(thick.evidence().total, rel=1e-10)
+    np.testing.assert_allclose(thin.factors.mean, thick.factors.mean, atol=1e-8)
+    expected = thick.evidence(observations).total
+    assert thin.evidence(stored.observations).total == pytest.approx(expected, rel=1e-10)
 
 
 @kinds
 @pytest.mark.parametrize("missing", ["none", "scattered"])
 def test_neither_threads_nor_repetition_change_the_answer(kind, missing):
     with single_threaded_blas():
-        one, again, three = (
-            make(4, kind, missing, True, True, n=900, n_jobs=n_jobs, steps=3)[1]
+        (_, context, one), (_, _, again), (_, _, three) = (
+            make(4, kind, missing, True, True, n=900, n_jobs=n_jobs, steps=3)
             for n_jobs in (1, 1, 3)
         )
     for other in (again, three):
         np.testing.assert_array_equal(one.probabilities, other.probabilities)
         np.testing.assert_array_equal(one.factors.mean, other.factors.mean)
-        assert one.evidence() == other.evidence()
-    assert not np.array_equal(one.probabilities, make(5, kind, n=900)[1].probabilities)
+        assert one.evidence(context.observations) == other.evidence(context.observations)
+    assert not np.array_equal(one.probabilities, make(5, kind, n=900)[2].probabilities)
 
 
 def test_single_precision_is_close_to_double():
@@ -456,36 +466,37 @@ def test_single_precision_is_close_to_double():
     for dtype in (np.float32, np.float64):
         observations = Observations.from_array(X.astype(np.float32).astype(dtype))
         method = FiniteVIBPMethod(3, hyperparameters)
-        state = method.init(observations, np.random.default_rng(0))
-        assert state.row_forms().components.dtype == dtype
+        context = Context(observations, np.random.default_rng(0))
+        state = method.init(context)
+        assert state.row_forms(observations).components.dtype == dtype
         for _ in range(5):
-            method.step(state, never)
+            method.step(context, state)
         states.append(state)
-    np.testing.assert_allclose(states[0].components, states[1].components, atol=1e-3)
+    np.testing.assert_allclose(states[0].factors.mean, states[1].factors.mean, atol=1e-3)
 
 
 @kinds
 def test_told_to_stop_it_leaves_a_consistent_state(kind):
-    method, state = make(6, kind, "block", True, True, n=900)
-    before, old = method.report(state).evidence, state.probabilities.copy()
-    report = method.step(state, stop_after(2))
+    method, context, state = make(6, kind, "block", True, True, n=900)
+    before, old = method.report(context, state).evidence, state.probabilities.copy()
+    report = method.step(replace(context, should_stop=stop_after(2)), state)
     moved = (state.probabilities != old).any(axis=1)
     assert moved[:512].all() and not moved[512:].any()
     assert_not_lower(report.evidence, before)
-    fresh = Statistics.from_codes(state.observations, state.probabilities)
+    fresh = Statistics.from_codes(context.observations, state.probabilities)
     anew = replace(state, statistics=fresh, row_entropy=entropies(state.probabilities))
-    assert report.evidence == pytest.approx(anew.evidence().total, rel=1e-9)
+    assert report.evidence == pytest.approx(anew.evidence(context.observations).total, rel=1e-9)
 
 
 @kinds
 def test_train_log_likelihood(kind):
-    method, state = make(7, kind, "scattered", True, True, steps=3)
-    X = dense(state.observations)
+    method, context, state = make(7, kind, "scattered", True, True, steps=3)
+    X = dense(context.observations)
     expected = state.intercept.mean + state.probabilities @ state.factors.mean
     entries = stats.norm(expected, state.hyperparameters.noise_std).logpdf(X)
-    report = method.report(state)
+    report = method.report(context, state)
     assert report.train_log_likelihood == pytest.approx(np.nanmean(entries))
-    assert report.evidence == state.evidence().total
+    assert report.evidence == state.evidence(context.observations).total
     assert report.n_components == 3
 
 
@@ -499,24 +510,34 @@ def test_given_start(kind):
     codes[0, 0] = 1.7
     factors, offset = rng.normal(size=(4, 5)), rng.normal(size=5)
     start = CodesAndFactors(codes, factors.copy(), offset)
-    method = METHODS[kind](2, hyperparameters, start, intercept_std=3.0)
-    state = method.init(observations, rng)
+    method = KINDS[kind](2, hyperparameters, start, intercept_std=3.0)
+    context = Context(observations, rng)
+    state = method.init(context)
     np.testing.assert_array_equal(state.probabilities, np.clip(codes, 0.01, 0.99))
-    np.testing.assert_array_equal(state.components, factors)
-    np.testing.assert_allclose(state.offset, offset)
-    assert state.evidence().total == pytest.approx(naive_bound(kind, state), rel=1e-9)
-    follows = replace(method, start=CodesAndFactors(codes)).init(observations, rng)
-    assert follows.evidence().total > state.evidence().total
-    method.step(state, never)
+    np.testing.assert_array_equal(observations.layout.restore(state.factors.mean), factors)
+    np.testing.assert_allclose(state.offset(observations), offset)
+    bound = state.evidence(observations).total
+    assert bound == pytest.approx(naive_bound(kind, observations, state), rel=1e-9)
+    follows = replace(method, start=CodesAndFactors(codes)).init(context)
+    assert follows.evidence(observations).total > bound
+    method.step(context, state)
     np.testing.assert_array_equal(start.factors, factors)
 
 
-def frozen(state):
+@kinds
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_state_is_arrays_and_goes_on_from_them(kind, intercept):
+    method, context, state = make(13, kind, "scattered", intercept, intercept, n=40, steps=2)
+    with single_threaded_blas():
+        assert_resumes(method, context, state, n_sweeps=16)
+
+
+def frozen(observations, state):
     """What is kept of a fit to place new rows."""
     return FrozenMeanField(
-        state.components,
-        state.components_std**2,
-        state.offset,
+        observations.layout.restore(state.factors.mean),
+        observations.layout.restore(state.factors.variance),
+        state.offset(observations),
         state.sticks.log_odds(),
         state.hyperparameters.noise_precision.mean,
     )
@@ -526,23 +547,27 @@ def frozen(state):
 @pytest.mark.parametrize("missing", ["none", "block", "scattered", "heavy"])
 @pytest.mark.parametrize("as_sparse", [False, True])
 def test_new_rows(kind, missing, as_sparse):
-    _, state = make(8, kind, missing, intercept=True, as_sparse=as_sparse, steps=10)
-    model, observations = frozen(state), state.observations
-    nu = model.assign(observations, Workers())
+    _, context, state = make(8, kind, missing, intercept=True, as_sparse=as_sparse, steps=10)
+    observations = context.observations
+    model = frozen(observations, state)
+    nu = model.assign(observations, Threads())
     for n, k in np.ndindex(nu.shape):
-        assert nu[n, k] == pytest.approx(expit(naive_logit(state, nu, n, k)), abs=1e-5)
-    alone = model.assign(Observations.from_array(observations.values[3:5]), Workers())
+        logit = naive_logit(observations, state, nu, n, k)
+        assert nu[n, k] == pytest.approx(expit(logit), abs=1e-5)
+    some = Observations.from_array(observations.source.rows(np.arange(3, 5)))
+    alone = model.assign(some, Threads())
     np.testing.assert_allclose(alone, nu[3:5], atol=1e-9)
     empty = np.isnan(dense(observations)).all(axis=1)
     prior = np.tile(expit(state.sticks.log_odds()), (empty.sum(), 1))
     np.testing.assert_allclose(nu[empty], prior)
-    unmoved = model.assign(observations, Workers(), should_stop=lambda: True)
+    unmoved = model.assign(observations, Threads(), should_stop=lambda: True)
     np.testing.assert_allclose(unmoved[0], expit(state.sticks.log_odds()))
 
 
 def test_new_rows_do_not_depend_on_threads():
-    _, state = make(9, missing="scattered", n=900, steps=2)
-    answers = [frozen(state).assign(state.observations, Workers(n_jobs)) for n_jobs in (1, 3)]
+    _, context, state = make(9, missing="scattered", n=900, steps=2)
+    model = frozen(context.observations, state)
+    answers = [model.assign(context.observations, Threads(n_jobs)) for n_jobs in (1, 3)]
     np.testing.assert_array_equal(*answers)
 
 
@@ -567,9 +592,9 @@ def test_finds_planted_features(kind, offset):
         start(1.0, (1.0, 1e-2), 2 * X.shape[1]),
         start(2.0, (1.0, 1.0), 4),
     )
-    method = METHODS[kind](4, hyperparameters, intercept_std=20.0 if offset else None)
+    method = KINDS[kind](4, hyperparameters, intercept_std=20.0 if offset else None)
     generators = [np.random.default_rng(seed) for seed in range(8)]
-    best = run(method, observations, generators, max_iter=200, tol=1e-6)
+    best = run(method, observations, generators, Threads(), max_iter=200, tol=1e-6)
     found = best.state.probabilities > 0.5
     for k in range(4):
         agreement = (found == Z[:, [k]]).mean(axis=0)

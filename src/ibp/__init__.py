@@ -8,61 +8,33 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from ibp.registry import CARDS, METHODS, fit
+
 __version__ = "0.1.0"
-__all__ = [
-    "BNMF",
-    "INMF",
-    "MEIBP",
-    "METHODS",
-    "AcceleratedGibbs",
-    "BeamSearchIBP",
-    "FiniteVIBP",
-    "InfiniteVIBP",
-    "UncollapsedGibbs",
-    "__version__",
+
+_MODULES = (
     "agreement",
     "comparison",
     "datasets",
     "evaluate",
-    "fit",
-    "load",
     "model",
     "plots",
     "report",
     "submodular",
     "traces",
-]
-
-_LAZY = {
-    "MEIBP": ("ibp.estimators.meibp", "MEIBP"),
-    "FiniteVIBP": ("ibp.estimators.vibp", "FiniteVIBP"),
-    "InfiniteVIBP": ("ibp.estimators.vibp", "InfiniteVIBP"),
-    "AcceleratedGibbs": ("ibp.estimators.gibbs", "AcceleratedGibbs"),
-    "UncollapsedGibbs": ("ibp.estimators.gibbs", "UncollapsedGibbs"),
-    "BeamSearchIBP": ("ibp.estimators.beam_search", "BeamSearchIBP"),
-    "INMF": ("ibp.estimators.inmf", "INMF"),
-    "BNMF": ("ibp.estimators.bnmf", "BNMF"),
-    "METHODS": ("ibp.registry", "METHODS"),
-    "fit": ("ibp.registry", "fit"),
-    "traces": ("ibp.traces", None),
-    "load": ("ibp.persistence", "load"),
-    "agreement": ("ibp.agreement", None),
-    "comparison": ("ibp.comparison", None),
-    "datasets": ("ibp.datasets", None),
-    "evaluate": ("ibp.evaluate", None),
-    "model": ("ibp.model", None),
-    "plots": ("ibp.plots", None),
-    "report": ("ibp.report", None),
-    "submodular": ("ibp.submodular", None),
-}
+)
+__all__ = ["METHODS", "__version__", "fit", "load", *CARDS, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name in CARDS:
+        value = CARDS[name].estimator
+    elif name in _MODULES:
+        value = importlib.import_module(f"ibp.{name}")
+    elif name == "load":
+        value = importlib.import_module("ibp.persistence").load
+    else:
         raise AttributeError(f"module 'ibp' has no attribute {name!r}")
-    module_name, attribute = _LAZY[name]
-    module = importlib.import_module(module_name)
-    value = module if attribute is None else getattr(module, attribute)
     globals()[name] = value
     return value
 

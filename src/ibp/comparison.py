@@ -23,9 +23,11 @@ from sklearn.base import clone
 from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_array
 
+from ibp.errors import InvalidValueError
 from ibp.evaluate import HeldOut
 from ibp.loop import Progress
-from ibp.registry import METHODS
+from ibp.registry import COMPARED, DEFAULT_METHOD, METHODS
+from ibp.validation import sklearn_checks
 
 # The paper's noise level, in standard deviations of the data.
 STD_FRACTION = 0.75
@@ -293,7 +295,7 @@ def fit_scored(
 
 def compare(
     X: Any,
-    methods: Sequence[str] = ("meibp-default", "i-vibp", "aibp", "bnmf"),
+    methods: Sequence[str] = COMPARED,
     *,
     n_components: int | None = None,
     n_restarts: int = 1,
@@ -343,26 +345,28 @@ def compare(
     ['meibp-default', 'bnmf']
     """
     methods = [methods] if isinstance(methods, str) else methods
+    known = f"choose among {', '.join(METHODS)}"
     for label in methods:
         if label not in METHODS:
-            raise ValueError(f"There is no method {label!r}; choose among {', '.join(METHODS)}.")
+            raise InvalidValueError(f"There is no method {label!r}", known)
     if len(methods) == 0:
-        raise ValueError(f"There is nothing to compare: choose among {', '.join(METHODS)}.")
+        raise InvalidValueError("There is nothing to compare", known)
     for name, value, least in (
         ("n_restarts", n_restarts, 1),
         ("time_limit", time_limit, 0),
         ("random_state", random_state, 0),
     ):
-        check_scalar(value, name, Real if name == "time_limit" else Integral, min_val=least)
+        with sklearn_checks():
+            check_scalar(value, name, Real if name == "time_limit" else Integral, min_val=least)
     if np.isnan(time_limit):
-        raise ValueError("time_limit must be a number of seconds; it is nan.")
+        raise InvalidValueError("time_limit must be a number of seconds; it is nan.")
     started = time.perf_counter()
     data = _dense(X)
     n_samples, n_features = data.shape
     held_out = HeldOut.of(data, random_state, fraction=fraction, rows="random")
     data_std = float(np.nanstd(held_out.training, dtype=np.float64))
     if not data_std > 0:
-        raise ValueError("X is constant, so there is nothing to find.")
+        raise InvalidValueError("is constant, so there is nothing to find", about="X")
     result = Comparison(
         n_samples,
         n_features,
@@ -380,7 +384,7 @@ def compare(
 
     def fit_one(record: ComparedFit, done: int) -> None:
         label, seed = record.label, record.seed
-        known = n_components if label == "meibp-default" else result.n_components
+        known = n_components if label == DEFAULT_METHOD else result.n_components
         model = METHODS[label](known, random_state=seed, n_jobs=n_jobs)
         if seed == random_state:
             _warm_up(clone(model), held_out)
@@ -412,7 +416,7 @@ def compare(
         )
 
     try:
-        if n_components is None and set(methods) != {"meibp-default"}:
+        if n_components is None and set(methods) != {DEFAULT_METHOD}:
             limit = share(len(planned) + 1)
             result.n_components = _find_n_components(held_out, limit, random_state, n_jobs)
         for done, (label, seed) in enumerate(planned):
@@ -442,25 +446,29 @@ def _dense(X: Any) -> npt.NDArray[np.floating]:
     if is_sparse:
         n_samples, n_features = X.shape
         if n_samples * n_features > MOST_ENTRIES:
-            raise ValueError(
-                f"X has {n_samples} x {n_features} entries, too many to compare methods on, as "
-                "that takes a dense matrix. Compare them on some of the rows."
+            raise InvalidValueError(
+                f"has {n_samples} x {n_features} entries, too many to compare methods on, as that "
+                "takes a dense matrix",
+                "Compare them on some of the rows",
+                about="X",
             )
         X = X.toarray()
-    X = check_array(
-        X,
-        dtype=[np.float64, np.float32],
-        ensure_all_finite="allow-nan",
-        ensure_min_samples=2,
-        ensure_min_features=2,
-        input_name="X",
-    )
-    return np.asarray(X)
+    with sklearn_checks():
+        return np.asarray(
+            check_array(
+                X,
+                dtype=[np.float64, np.float32],
+                ensure_all_finite="allow-nan",
+                ensure_min_samples=2,
+                ensure_min_features=2,
+                input_name="X",
+            )
+        )
 
 
 def _find_n_components(held_out: HeldOut, limit: float, seed: int, n_jobs: int | None) -> int:
     """How many features the default finds in what is not hidden; at least one."""
-    model = METHODS["meibp-default"](random_state=seed, n_jobs=n_jobs, time_limit=limit)
+    model = METHODS[DEFAULT_METHOD](random_state=seed, n_jobs=n_jobs, time_limit=limit)
     return max(1, int(_fit_quietly(model, held_out.training).n_components_))
 
 

@@ -12,9 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from ibp.blas import reconstruct
+from ibp.data.observations import missing_of
+from ibp.data.source import RowSource, as_source, is_sparse
+from ibp.errors import InvalidValueError
 from ibp.parallel import ranges
 
 FloatArray = npt.NDArray[np.float64]
@@ -74,7 +76,9 @@ class HeldOut:
         hidden &= (~hidden & ~np.isnan(data)).any(axis=0)  # of every column something is left
         held_out = cls(data, hidden)
         if held_out.n_hidden == 0:
-            raise ValueError("All entries that would be hidden are missing: X is missing too much.")
+            raise InvalidValueError(
+                "All entries that would be hidden are missing: X is missing too much"
+            )
         return held_out
 
     @cached_property
@@ -87,12 +91,12 @@ class HeldOut:
         """How many observed entries are hidden."""
         return int(np.count_nonzero(self.hidden & ~np.isnan(self.data)))
 
-    def score(self, how: Explanation, noise_std: float, shift: float = 0.0) -> float:
+    def score(self, explanation: Explanation, noise_std: float, shift: float = 0.0) -> float:
         """Mean log-likelihood of the hidden entries, by a model of the data plus a shift.
 
         Parameters
         ----------
-        how : Explanation
+        explanation : Explanation
             How the model explains all rows of the data.
         noise_std : float
             The noise level to score at.
@@ -107,9 +111,9 @@ class HeldOut:
         rows, columns = self.hidden.any(axis=1), self.hidden.any(axis=0)
         sums, counts = row_log_likelihood(
             self.data[np.ix_(rows, columns)] + shift,
-            how.codes[rows],
-            how.components[:, columns],
-            how.intercept[columns],
+            explanation.codes[rows],
+            explanation.components[:, columns],
+            explanation.intercept[columns],
             noise_std,
         )
         return float(sums.sum() / counts.sum())
@@ -127,7 +131,7 @@ def row_log_likelihood(
 
     Parameters
     ----------
-    values : ndarray or sparse array of shape (n_samples, n_features)
+    values : ndarray, sparse array or source of rows, of shape (n_samples, n_features)
         The entries to score; NaN where there is none.
     codes : ndarray of shape (n_samples, n_components)
         The features of the rows.
@@ -157,59 +161,62 @@ def row_log_likelihood(
     >>> sums.round(3).tolist(), counts.tolist()  # ln N(1; 1, 1)
     ([-0.919], [1])
     """
-    squares = _sparse_squares if sparse.issparse(values) else _dense_squares
-    errors, counts = squares(values, codes, components, intercept, hidden_from)
+    source = as_source(values)
+    hidden = None if hidden_from is None else as_source(hidden_from)
+    squares = _sparse_squares if is_sparse(source) else _dense_squares
+    errors, counts = squares(source, codes, components, intercept, hidden)
     constant = -0.5 * np.log(2.0 * np.pi) - np.log(noise_std)
     return counts * constant - 0.5 * errors / noise_std**2, counts
 
 
 def _dense_squares(
-    values: npt.NDArray[np.floating],
+    source: RowSource,
     codes: npt.NDArray[np.generic],
     components: FloatArray,
     intercept: FloatArray,
-    hidden_from: npt.NDArray[np.floating] | None,
+    hidden_from: RowSource | None,
 ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
     """Squared errors of the counted entries of each row, and how many there are."""
-    n_rows = values.shape[0]
+    n_rows = source.shape[0]
     errors, counts = np.zeros(n_rows), np.zeros(n_rows, dtype=np.int64)
     for rows in ranges(n_rows, ROWS_AT_ONCE):
-        counted = ~np.isnan(values[rows])
+        values = source.rows(rows)
+        counted = ~np.isnan(values)
         if hidden_from is not None:
-            counted &= np.isnan(hidden_from[rows])
+            counted &= np.isnan(hidden_from.rows(rows))
         prediction = reconstruct(codes[rows], components) + intercept
-        residual = np.where(counted, values[rows] - prediction, 0.0)
+        residual = np.where(counted, values - prediction, 0.0)
         counts[rows] = counted.sum(axis=1)
         errors[rows] = np.einsum("nd,nd->n", residual, residual)
     return errors, counts
 
 
 def _sparse_squares(
-    values: Any,
+    source: RowSource,
     codes: npt.NDArray[np.generic],
     components: FloatArray,
     intercept: FloatArray,
-    hidden_from: Any,
+    hidden_from: RowSource | None,
 ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
     """The same from the stored entries: prediction^2 everywhere, corrected where x is not zero."""
-    n_rows, n_columns = values.shape
+    n_rows, n_columns = source.shape
     errors, counts = np.zeros(n_rows), np.zeros(n_rows, dtype=np.int64)
     gram, offset = components @ components.T, components @ intercept
     for rows in ranges(n_rows, ROWS_AT_ONCE):
         z = codes[rows].astype(np.float64)
         n = z.shape[0]
         if hidden_from is not None:  # a stored NaN marks what is to be predicted
-            row, column = _missing_of(hidden_from[rows])
+            row, column = missing_of(hidden_from.rows(rows))
             if row.size == 0:  # which scipy would not pick
                 continue
-            x = np.asarray(values[rows][row, column], dtype=np.float64).ravel()
+            x = np.asarray(source.rows(rows)[row, column], dtype=np.float64).ravel()
             row, column, x = row[~np.isnan(x)], column[~np.isnan(x)], x[~np.isnan(x)]
             residual = x - expected_entries(z, components, intercept, row, column)
             errors[rows] = np.bincount(row, weights=residual**2, minlength=n)
             counts[rows] = np.bincount(row, minlength=n)
             continue
-        block = values[rows].astype(np.float64)
-        row, column = _missing_of(block)
+        block = source.rows(rows).astype(np.float64)
+        row, column = missing_of(block)
         block.data = np.nan_to_num(block.data, nan=0.0)
         predicted = expected_entries(z, components, intercept, row, column)
         squares = intercept @ intercept + 2.0 * z @ offset + np.einsum("nk,nk->n", z @ gram, z)
@@ -218,13 +225,6 @@ def _sparse_squares(
         errors[rows] -= np.bincount(row, weights=predicted**2, minlength=n)
         counts[rows] = n_columns - np.bincount(row, minlength=n)
     return np.maximum(errors, 0.0), counts
-
-
-def _missing_of(block: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Rows and columns of a sparse matrix's stored NaN."""
-    entries = block.tocoo()
-    missing = np.isnan(entries.data)
-    return entries.row[missing].astype(np.int64), entries.col[missing].astype(np.int64)
 
 
 def expected_entries(
@@ -291,7 +291,7 @@ def held_out_block(
            [0, 0, 1, 0, 0]])
     """
     if not 0 < fraction < 1:
-        raise ValueError(f"fraction must lie between 0 and 1; it is {fraction}.")
+        raise InvalidValueError(f"fraction must lie between 0 and 1; it is {fraction}.")
     rng = np.random.default_rng(random_state)
     hidden = np.zeros((n_samples, n_features), dtype=bool)
     n_columns = min(max(round(fraction * n_features), 1), max(n_features - 1, 1))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
 from types import FrameType
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -18,23 +18,27 @@ import numpy.typing as npt
 from ibp import stopping
 from ibp.blas import single_threaded_blas
 from ibp.data import Observations
-from ibp.methods.base import Method, StepReport
+from ibp.methods.base import Method, SweepRecord
+from ibp.methods.context import Context
+from ibp.parallel import Executor, Threads
 
 StateT = TypeVar("StateT")
-REPORTED = ("evidence", "n_components", "n_changed", "train_log_likelihood", "proven")
 Ending = Literal["converged", "max_iter", "time_limit", "callback", "interrupted"]
+# The fields of a record that are numbers, and the types of their arrays in the history.
+DTYPES = {float: np.float64, int: np.int64}
+NUMBERS = {
+    name: DTYPES[kind] for name, kind in get_type_hints(SweepRecord).items() if kind in DTYPES
+}
 
 
-@dataclass(frozen=True)
-class Progress:
-    """What a callback is told after each sweep.
+@dataclass(frozen=True, kw_only=True)
+class Progress(SweepRecord):
+    """What a callback is told after a sweep: all that is in its `SweepRecord`, and the following.
 
     Attributes
     ----------
     restart, iteration : int
         Both count from 1.
-    evidence, n_components, n_changed, train_log_likelihood, proven
-        As in `StepReport`.
     seconds : float
         Since the fit began.
     state : object
@@ -46,30 +50,9 @@ class Progress:
 
     restart: int
     iteration: int
-    evidence: float
-    n_components: int
-    n_changed: int
-    train_log_likelihood: float
-    proven: float
     seconds: float
     state: Any
     fitted_model: Callable[[], Any] = field(repr=False)
-
-    @classmethod
-    def after(
-        cls,
-        report: StepReport,
-        restart: int,
-        iteration: int,
-        seconds: float,
-        state: Any,
-        fitted_model: Callable[[], Any],
-    ) -> Progress:
-        """What is known after a sweep."""
-        known = {name: getattr(report, name) for name in REPORTED}
-        return cls(
-            restart, iteration, **known, seconds=seconds, state=state, fitted_model=fitted_model
-        )
 
 
 # A callback may return True to end the fit.
@@ -78,44 +61,36 @@ Callback = Callable[[Progress], object]
 
 @dataclass
 class History:
-    """One entry per sweep; the initial state is not one."""
+    """The records of a run's sweeps, and the seconds from the fit's beginning to their ends."""
 
-    evidence: list[float] = field(default_factory=list)
-    n_components: list[int] = field(default_factory=list)
-    n_changed: list[int] = field(default_factory=list)
-    train_log_likelihood: list[float] = field(default_factory=list)
-    proven: list[float] = field(default_factory=list)
+    sweeps: list[SweepRecord] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    values: dict[str, list[float]] = field(default_factory=dict)
 
-    def append(self, report: StepReport, seconds: float) -> None:
+    def append(self, sweep: SweepRecord, seconds: float) -> None:
         """Record a sweep."""
-        self.evidence.append(report.evidence)
-        self.n_components.append(report.n_components)
-        self.n_changed.append(report.n_changed)
-        self.train_log_likelihood.append(report.train_log_likelihood)
-        self.proven.append(report.proven)
+        self.sweeps.append(sweep)
         self.seconds.append(seconds)
-        for name, value in report.values.items():
-            self.values.setdefault(name, []).append(value)
 
     def as_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Plain arrays by name."""
-        return {
-            "evidence": np.array(self.evidence, dtype=np.float64),
-            "n_components": np.array(self.n_components, dtype=np.int64),
-            "n_changed": np.array(self.n_changed, dtype=np.int64),
-            "train_log_likelihood": np.array(self.train_log_likelihood, dtype=np.float64),
-            "proven": np.array(self.proven, dtype=np.float64),
-            "seconds": np.array(self.seconds, dtype=np.float64),
-            **{name: np.array(numbers) for name, numbers in self.values.items()},
+        """Return plain arrays by name, with one entry per sweep."""
+        arrays: dict[str, npt.NDArray[Any]] = {
+            name: np.array([getattr(sweep, name) for sweep in self.sweeps], dtype=dtype)
+            for name, dtype in NUMBERS.items()
         }
+        arrays["seconds"] = np.array(self.seconds, dtype=np.float64)
+        for name in self.sweeps[0].values if self.sweeps else ():
+            arrays[name] = np.array([sweep.values[name] for sweep in self.sweeps])
+        return arrays
 
 
 @dataclass
 class Run(Generic[StateT]):
-    """A finished run; ``interrupted`` says whether Ctrl-C ended it or a restart that came after."""
+    """A finished run of a method, from one start.
 
+    ``interrupted`` says whether Ctrl-C ended this run or a restart that came after it.
+    """
+
+    context: Context
     state: StateT
     evidence: float
     history: History
@@ -124,31 +99,31 @@ class Run(Generic[StateT]):
 
 
 class Observer:
-    """Is told of restarts and sweeps as they begin and end; this one does nothing about it."""
+    """Is told when restarts and sweeps begin and end. This one does nothing about it."""
 
     def restart_begins(self) -> None:
-        """A restart begins, with its start."""
+        """Hear that a restart begins; its initial state is still to be made."""
 
     def sweep_begins(self) -> None:
-        """A sweep begins."""
+        """Hear that a sweep begins."""
 
     def sweep_ended(self, progress: Progress) -> bool:
-        """A sweep has ended; True ends the fit."""
+        """Hear that a sweep has ended, and return True to end the fit."""
         return False
 
     def restart_ended(self, run: Run[Any]) -> None:
-        """A restart has ended, for whatever reason."""
+        """Hear that a restart has ended, for whatever reason."""
 
 
 class Stopwatch:
-    """Seconds since the fit began, and whether they are up."""
+    """Counts the seconds since the fit began, and knows whether the time limit has passed."""
 
     def __init__(self, limit: float | None) -> None:
         self.started = time.perf_counter()
         self.limit = limit
 
     def seconds(self) -> float:
-        """Elapsed time."""
+        """Return the time since the fit began."""
         return time.perf_counter() - self.started
 
     def expired(self) -> bool:
@@ -157,7 +132,7 @@ class Stopwatch:
 
 
 class Interruption:
-    """Whether the user has asked to stop."""
+    """Says whether the user has asked to stop."""
 
     requested = False
 
@@ -193,6 +168,7 @@ def run(
     observations: Observations,
     generators: Sequence[np.random.Generator],
     *,
+    executor: Executor | None = None,
     max_iter: int,
     tol: float,
     time_limit: float | None = None,
@@ -207,20 +183,20 @@ def run(
     stopwatch = Stopwatch(time_limit)
     best: Run[StateT] | None = None
     with single_threaded_blas(), deferred_interrupt() as interruption:
+        fit = _Fit(
+            method,
+            observations,
+            executor or Threads(),
+            max_iter,
+            tol,
+            callbacks,
+            observers,
+            fitted_from,
+            stopwatch,
+            interruption,
+        )
         for restart, rng in enumerate(generators, start=1):
-            current = _run_once(
-                method,
-                observations,
-                rng,
-                restart,
-                max_iter,
-                tol,
-                stopwatch,
-                interruption,
-                callbacks,
-                observers,
-                fitted_from,
-            )
+            current = fit.run_once(restart, rng)
             for observer in observers:
                 observer.restart_ended(current)
             if best is None or current.evidence > best.evidence:
@@ -232,67 +208,75 @@ def run(
     return best
 
 
-def _run_once(
-    method: Method[StateT],
-    observations: Observations,
-    rng: np.random.Generator,
-    restart: int,
-    max_iter: int,
-    tol: float,
-    stopwatch: Stopwatch,
-    interruption: Interruption,
-    callbacks: Sequence[Callback],
-    observers: Sequence[Observer],
-    fitted_from: Callable[[Run[StateT]], Any],
-) -> Run[StateT]:
-    def should_stop() -> bool:
-        return interruption.requested or stopwatch.expired()
+@dataclass(frozen=True)
+class _Fit(Generic[StateT]):
+    """What stays the same from restart to restart of a fit."""
 
-    for observer in observers:
-        observer.restart_begins()
-    state = method.init(observations, rng, should_stop)
-    history = History()
-    initial = method.report(state).evidence
+    method: Method[StateT]
+    observations: Observations
+    executor: Executor
+    max_iter: int
+    tol: float
+    callbacks: Sequence[Callback]
+    observers: Sequence[Observer]
+    fitted_from: Callable[[Run[StateT]], Any]
+    stopwatch: Stopwatch
+    interruption: Interruption
 
-    def finished(ending: Ending) -> Run[StateT]:
-        evidence = history.evidence[-1] if history.evidence else initial
-        return Run(state, evidence, history, ending)
+    def should_stop(self) -> bool:
+        """Whether the user or the time limit asks for an end."""
+        return self.interruption.requested or self.stopwatch.expired()
 
-    def model_so_far() -> Any:
-        return fitted_from(finished("callback"))
+    def run_once(self, restart: int, rng: np.random.Generator) -> Run[StateT]:
+        """Run the method from one start."""
+        for observer in self.observers:
+            observer.restart_begins()
+        context = Context(self.observations, rng, self.executor, self.should_stop)
+        state = self.method.init(context)
+        initial = self.method.report(context, state)
+        history = History()
 
-    for iteration in range(1, max_iter + 1):
-        if not should_stop():
-            for observer in observers:
-                observer.sweep_begins()
-            report = method.step(state, should_stop)
-            seconds = stopwatch.seconds()
-            history.append(report, seconds)
-            progress = Progress.after(report, restart, iteration, seconds, state, model_so_far)
-            try:
-                wants_end = [_is_true(callback(progress)) for callback in callbacks]
-                wants_end += [observer.sweep_ended(progress) for observer in observers]
-            except KeyboardInterrupt:
-                interruption.requested = True
-                wants_end = []
-            if any(wants_end):
-                return finished("callback")
-        if interruption.requested:
-            return finished("interrupted")
-        if stopwatch.expired():
-            return finished("time_limit")
-        if report.finished or stopping.converged(
-            observations,
-            method.climbs,
-            history.n_changed,
-            [initial, *history.evidence[-2:]],
-            history.train_log_likelihood,
-            tol,
-        ):
-            return finished("converged")
-    return finished("max_iter")
+        def so_far(ending: Ending) -> Run[StateT]:
+            evidence = (history.sweeps or [initial])[-1].evidence
+            return Run(context, state, evidence, history, ending)
+
+        for iteration in range(1, self.max_iter + 1):
+            if not self.should_stop():
+                for observer in self.observers:
+                    observer.sweep_begins()
+                sweep = self.method.step(context, state)
+                history.append(sweep, self.stopwatch.seconds())
+                progress = Progress(
+                    **vars(sweep),
+                    restart=restart,
+                    iteration=iteration,
+                    seconds=history.seconds[-1],
+                    state=state,
+                    fitted_model=lambda: self.fitted_from(so_far("callback")),
+                )
+                if self._told_to_end(progress):
+                    return so_far("callback")
+            if self.interruption.requested:
+                return so_far("interrupted")
+            if self.stopwatch.expired():
+                return so_far("time_limit")
+            if sweep.finished or stopping.converged(
+                self.observations, self.method.climbs, initial, history.sweeps, self.tol
+            ):
+                return so_far("converged")
+        return so_far("max_iter")
+
+    def _told_to_end(self, progress: Progress) -> bool:
+        """Tell all who watch of a sweep, and return whether one of them wants the fit to end."""
+        try:
+            wants_end = [_is_true(callback(progress)) for callback in self.callbacks]
+            wants_end += [observer.sweep_ended(progress) for observer in self.observers]
+        except KeyboardInterrupt:
+            self.interruption.requested = True
+            return False
+        return any(wants_end)
 
 
 def _is_true(answer: object) -> bool:
-    """Whether a callback answered True, Python's or NumPy's, which comparisons of numbers give."""
+    """Whether a callback answered True: Python's, or NumPy's, as comparisons of numbers give it."""
     return isinstance(answer, bool | np.bool_) and bool(answer)

@@ -1,45 +1,35 @@
 """Model files: one zip archive of plain arrays and a JSON header. Nothing in it is ever executed.
 
 The layout is NumPy's ``.npz`` with ``allow_pickle=False``; the header names the format, its version
-and the estimator's class, which is looked up among our own. Assignments are packed to bits.
+and the estimator's class, which must have a card in the registry. Assignments are packed to bits.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import platform
 import zipfile
 from importlib import metadata
 from os import PathLike
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
+from ibp.errors import InvalidValueError, ModelFileError
 from ibp.files.atomic import atomic
+from ibp.registry import CARDS, card_of
 
 FORMAT = "ibp-model"
 VERSION = 3
-# Class name -> module; a file can name nothing else.
-ESTIMATORS = {
-    "MEIBP": "ibp.estimators.meibp",
-    "FiniteVIBP": "ibp.estimators.vibp",
-    "InfiniteVIBP": "ibp.estimators.vibp",
-    "AcceleratedGibbs": "ibp.estimators.gibbs",
-    "UncollapsedGibbs": "ibp.estimators.gibbs",
-    "BeamSearchIBP": "ibp.estimators.beam_search",
-    "INMF": "ibp.estimators.inmf",
-    "BNMF": "ibp.estimators.bnmf",
-}
 
 
-# Endings of the names of arrays that hold no negative number.
-NOT_NEGATIVE = ("_std_", "counts_", "codes_", "parameters_", "scale_")
+class SavedArray(NamedTuple):
+    """An array of a model file: its type, its axes by letter, and whether it may be negative."""
 
-
-class ModelFileError(ValueError):
-    """A model file that cannot be read."""
+    dtype: Any
+    axes: str
+    negative: bool = True
 
 
 def save_model(
@@ -47,11 +37,11 @@ def save_model(
 ) -> None:
     """Write a fitted model, all or nothing."""
     if not isinstance(model.notes_, dict):
-        raise ValueError(f"notes_ must be a dictionary; it is {model.notes_!r}.")
+        raise InvalidValueError(f"notes_ must be a dictionary; it is {model.notes_!r}")
     header: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
-        "class": _known_class(model),
+        "class": card_of(model).name,
         "parameters": _plain_parameters(model),
         "scalars": {name: _plain(getattr(model, name)) for name in _declared(model, "values")},
         "evidence_parts": {
@@ -117,7 +107,7 @@ def load(path: str | PathLike[str]) -> Any:
             with np.load(file, allow_pickle=False) as members:
                 arrays = {name: members[name] for name in members.files}
         if "header" not in arrays:
-            raise ModelFileError(f"{path} is not an ibp model file: it has no header.")
+            raise ModelFileError("is not an ibp model file: it has no header", file=path)
         header = json.loads(arrays.pop("header").tobytes().decode("utf-8"))
         _check_header(header, path)
         return _restore(header, arrays)
@@ -125,31 +115,34 @@ def load(path: str | PathLike[str]) -> Any:
         raise
     except Exception as error:  # damage can surface as nearly anything
         raise ModelFileError(
-            f"{path} is not an ibp model file, or it is damaged ({error}). "
-            "If it was copied or downloaded, do that again; otherwise fit and save the model anew."
+            f"is not an ibp model file, or it is damaged ({error})",
+            "If it was copied or downloaded, do that again; otherwise fit and save the model anew",
+            file=path,
         ) from error
 
 
 def _check_header(header: Any, path: Path) -> None:
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise ModelFileError(f"{path} is not an ibp model file.")
+        raise ModelFileError("is not an ibp model file", file=path)
     version = _checked(header["version"], int, "version")
     if version > VERSION:
         raise ModelFileError(
-            f"{path} was written by a newer version of ibp (file format {version}; this "
-            f"version reads up to {VERSION}). Upgrade ibp to read it."
+            f"was written by a newer version of ibp (file format {version}; this version reads up "
+            f"to {VERSION})",
+            "Upgrade ibp to read it",
+            file=path,
         )
     if version < 1:
-        raise ModelFileError(f"{path} has the impossible format version {version}.")
-    if header["class"] not in ESTIMATORS:
-        raise ModelFileError(f"{path} holds a {header['class']!r}, which this ibp does not know.")
+        raise ModelFileError(f"has the impossible format version {version}", file=path)
+    if header["class"] not in CARDS:
+        problem = f"holds a {header['class']!r}, which this ibp does not know"
+        raise ModelFileError(problem, file=path)
 
 
 def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
-    module = importlib.import_module(ESTIMATORS[header["class"]])
+    estimator_class = CARDS[header["class"]].estimator
     from ibp.loop import Ending  # loaded with any estimator
 
-    estimator_class = getattr(module, header["class"])
     if header["version"] < 3:
         _complete_older(header, arrays)
     known = estimator_class._get_param_names()
@@ -173,9 +166,10 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
     if not 0 <= model.restart_kept_ < sizes["R"]:
         raise ValueError(f"restart_kept_ is {model.restart_kept_} of {sizes['R']} restarts")
     rows = {name: what for name, what in _declared(model, "rows").items() if name in arrays}
-    for name, (dtype, axes) in (_declared(model, "arrays") | rows).items():
-        check_array(arrays[name], name, dtype, tuple(sizes.get(axis, 2) for axis in axes))
-        if name.endswith(NOT_NEGATIVE) and (arrays[name] < 0).any():
+    for name, saved in (_declared(model, "arrays") | rows).items():
+        shape = tuple(sizes.get(axis, 2) for axis in saved.axes)
+        check_array(arrays[name], name, saved.dtype, shape)
+        if not saved.negative and (arrays[name] < 0).any():
             raise ValueError(f"{name} has negative entries")
         setattr(model, name, arrays[name])
     if not model.noise_std_ > 0:
@@ -255,11 +249,6 @@ def _declared(model: Any, kind: str) -> dict[str, Any]:
     for cls in reversed(type(model).__mro__):
         declared |= vars(cls).get(f"saved_{kind}", {})
     return declared
-
-
-def _known_class(model: Any) -> str:
-    """The nearest class of ours; a user's subclass is saved as what it extends."""
-    return next(c.__name__ for c in type(model).__mro__ if c.__name__ in ESTIMATORS)
 
 
 def _plain_parameters(model: Any) -> dict[str, Any]:

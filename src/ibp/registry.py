@@ -1,4 +1,8 @@
-"""Every method under the label that the paper gives it.
+"""One card per method: all that the rest of the library knows of it by name.
+
+A card names the estimator's class and module, as strings, so that nothing is loaded before it is
+used; the labels that the paper gives it; and what is to be said of it. Lazy names, model files,
+report pages, the command line and validation read the cards.
 
 `METHODS` maps labels to factories: ``METHODS["aibp"](n_components=None, **changes)`` is an
 estimator with the settings of the paper's comparison, not fitted yet: alpha = 3, both standard
@@ -14,38 +18,71 @@ those with Gaussian factors learn an intercept.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
-# Label -> module, class, settings. A "t-" label is a sampler of the truncated model.
-FIXED = {"alpha": 3.0, "learn_hyperparameters": False}
-STOPPING = {"tol": 1e-4, "max_iter": 1000}
-SAMPLER = FIXED | STOPPING
-_SPECIFICATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "meibp": ("meibp", "MEIBP.paper", {}),
-    "meibp-default": ("meibp", "MEIBP", {}),
-    "f-vibp": ("vibp", "FiniteVIBP", FIXED | STOPPING),
-    "i-vibp": ("vibp", "InfiniteVIBP", FIXED | STOPPING),
-    "aibp": ("gibbs", "AcceleratedGibbs", SAMPLER),
-    "t-aibp": ("gibbs", "AcceleratedGibbs", SAMPLER),
-    "ugibbs": ("gibbs", "UncollapsedGibbs", SAMPLER | {"fit_intercept": False}),
-    "t-ugibbs": ("gibbs", "UncollapsedGibbs", SAMPLER | {"fit_intercept": False}),
-    "bs-ibp": ("beam_search", "BeamSearchIBP", FIXED),
-    "inmf": ("inmf", "INMF", FIXED),
-    "bnmf": ("bnmf", "BNMF", STOPPING),
-    "meibp+aibp": ("gibbs", "AcceleratedGibbs", SAMPLER | {"init": "meibp"}),
-}
-# Whose number of features is unbounded, and who cannot do without one.
-_UNBOUNDED = frozenset({"aibp", "ugibbs"})
-_TRUNCATED = frozenset({"meibp", "t-aibp", "t-ugibbs", "meibp+aibp"})
+from ibp.errors import InvalidValueError
+
+JOINT = "log joint probability"
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How a label makes an estimator: by settings, and perhaps by a class method.
+
+    ``n_components`` may be given ("optional"), must be ("needed"), or is ignored ("unbounded").
+    """
+
+    settings: Mapping[str, Any]
+    n_components: Literal["optional", "needed", "unbounded"] = "optional"
+    constructor: str | None = None
+
+
+@dataclass(frozen=True)
+class Card:
+    """What there is to know of a method before it is loaded.
+
+    Attributes
+    ----------
+    name, module : str
+        The estimator's class, and where it is.
+    labels : mapping of str to Preset
+        The names for ``ibp fit --method``; the first is what its page advises.
+    title, does : str
+        What people call it, and half a sentence on what it does.
+    accepts_sparse : bool
+        Whether it takes sparse data.
+    codes : {"binary", "probability", "real"}
+        What `transform` says of a row and a feature.
+    samples : bool
+        Whether it is a sampler, with a burn-in and a trace.
+    objective : str
+        What its ``evidence_`` is.
+    """
+
+    name: str
+    module: str
+    labels: Mapping[str, Preset]
+    title: str
+    does: str
+    accepts_sparse: bool = True
+    codes: Literal["binary", "probability", "real"] = "binary"
+    samples: bool = False
+    objective: str = "evidence (nats)"
+
+    @property
+    def estimator(self) -> Any:
+        """The class, loaded when it is first asked for."""
+        return getattr(importlib.import_module(self.module), self.name)
 
 
 class Factory:
     """Makes estimators of one label."""
 
-    def __init__(self, label: str) -> None:
+    def __init__(self, card: Card, label: str) -> None:
         self.label = label
-        self._module, self._name, self._settings = _SPECIFICATIONS[label]
+        self._card, self._preset = card, card.labels[label]
 
     def __call__(self, n_components: int | None = None, **changes: Any) -> Any:
         """Make an estimator, not fitted yet.
@@ -63,24 +100,136 @@ class Factory:
         estimator
             With the settings of the paper's comparison.
         """
-        if n_components is None and self.label in _TRUNCATED:
-            raise ValueError(f"{self.label!r} needs n_components, the number of features.")
-        made: Any = importlib.import_module(f"ibp.estimators.{self._module}")
-        for part in self._name.split("."):
-            made = getattr(made, part)
-        if n_components is not None and self.label not in _UNBOUNDED:
+        preset = self._preset
+        if n_components is None and preset.n_components == "needed":
+            raise InvalidValueError(f"{self.label!r} needs n_components, the number of features")
+        if n_components is not None and preset.n_components != "unbounded":
             changes = {"n_components": n_components} | changes
-        return made(**(self._settings | changes))
+        make = self._card.estimator
+        if preset.constructor is not None:
+            make = getattr(make, preset.constructor)
+        return make(**{**preset.settings, **changes})
 
     def __repr__(self) -> str:
-        settings = "".join(f", {name}={value!r}" for name, value in self._settings.items())
-        return f"<{self.label}: {self._name}(n_components{settings})>"
+        made = ".".join(filter(None, (self._card.name, self._preset.constructor)))
+        settings = "".join(f", {name}={value!r}" for name, value in self._preset.settings.items())
+        return f"<{self.label}: {made}(n_components{settings})>"
 
 
-METHODS: dict[str, Callable[..., Any]] = {label: Factory(label) for label in _SPECIFICATIONS}
+# By the name of the class, and by label.
+CARDS: dict[str, Card] = {}
+METHODS: dict[str, Callable[..., Any]] = {}
 
 
-def fit(X: Any, method: str = "meibp-default", **settings: Any) -> Any:
+def register(card: Card) -> None:
+    """Make a method known to all that read cards."""
+    CARDS[card.name] = card
+    known = METHODS | {label: Factory(card, label) for label in card.labels}
+    METHODS.clear()
+    METHODS.update(sorted(known.items(), key=lambda item: "+" in item[0]))  # combinations last
+
+
+def card_of(model: Any) -> Card:
+    """The card of an estimator; a user's subclass has that of what it extends."""
+    for cls in type(model).__mro__:
+        if cls.__name__ in CARDS:
+            return CARDS[cls.__name__]
+    raise TypeError(f"{type(model).__name__} has no card in ibp.registry.")
+
+
+def class_names(cards: Iterable[Card]) -> str:
+    """The classes of two or more cards, for a sentence."""
+    *names, last = (card.name for card in cards)
+    return f"{', '.join(names)} and {last}"
+
+
+FIXED = {"alpha": 3.0, "learn_hyperparameters": False}
+STOPPING = {"tol": 1e-4, "max_iter": 1000}
+BOTH = FIXED | STOPPING
+UNCOLLAPSED = BOTH | {"fit_intercept": False}
+
+for _card in (
+    Card(
+        "MEIBP",
+        "ibp.estimators.meibp",
+        {"meibp": Preset({}, "needed", "paper"), "meibp-default": Preset({})},
+        "MEIBP",
+        "finds yes/no features with nonnegative patterns by climbing the evidence",
+    ),
+    Card(
+        "FiniteVIBP",
+        "ibp.estimators.vibp",
+        {"f-vibp": Preset(BOTH)},
+        "finite VIBP",
+        "gives every row the probabilities of a fixed set of features",
+        codes="probability",
+    ),
+    Card(
+        "InfiniteVIBP",
+        "ibp.estimators.vibp",
+        {"i-vibp": Preset(BOTH)},
+        "infinite VIBP",
+        "gives every row the probabilities of its features",
+        codes="probability",
+    ),
+    Card(
+        "AcceleratedGibbs",
+        "ibp.estimators.gibbs",
+        {
+            "aibp": Preset(BOTH, "unbounded"),
+            "t-aibp": Preset(BOTH, "needed"),  # "t-": of the truncated model
+            "meibp+aibp": Preset(BOTH | {"init": "meibp"}, "needed"),
+        },
+        "accelerated Gibbs sampling",
+        "draws plausible yes/no features, sweep after sweep",
+        accepts_sparse=False,
+        samples=True,
+        objective=JOINT,
+    ),
+    Card(
+        "UncollapsedGibbs",
+        "ibp.estimators.gibbs",
+        {"ugibbs": Preset(UNCOLLAPSED, "unbounded"), "t-ugibbs": Preset(UNCOLLAPSED, "needed")},
+        "uncollapsed Gibbs sampling",
+        "draws plausible features and patterns in turn",
+        samples=True,
+        objective=JOINT,
+    ),
+    Card(
+        "BeamSearchIBP",
+        "ibp.estimators.beam_search",
+        {"bs-ibp": Preset(FIXED)},
+        "beam search",
+        "goes through the rows and keeps the best explanations",
+        accepts_sparse=False,
+    ),
+    Card(
+        "INMF",
+        "ibp.estimators.inmf",
+        {"inmf": Preset(FIXED)},
+        "INMF",
+        "adds one feature after the other as long as that helps",
+        codes="probability",
+    ),
+    Card(
+        "BNMF",
+        "ibp.estimators.bnmf",
+        {"bnmf": Preset(STOPPING)},
+        "BNMF",
+        "mixes a given number of nonnegative patterns in any amounts",
+        codes="real",
+        objective=JOINT,
+    ),
+):
+    register(_card)
+
+DEFAULT_METHOD = "meibp-default"
+# What is compared unless somebody says otherwise: by the function, and by the command.
+COMPARED = (DEFAULT_METHOD, "i-vibp", "aibp", "bnmf")
+COMPARED_BY_COMMAND = "meibp-default,meibp,i-vibp,aibp"
+
+
+def fit(X: Any, method: str = DEFAULT_METHOD, **settings: Any) -> Any:
     """Fit a model by the method of a label.
 
     Parameters
@@ -106,5 +255,6 @@ def fit(X: Any, method: str = "meibp-default", **settings: Any) -> Any:
     (100, 4)
     """
     if not isinstance(method, str) or method not in METHODS:
-        raise ValueError(f"There is no method {method!r}; choose one of {', '.join(METHODS)}.")
+        known = ", ".join(METHODS)
+        raise InvalidValueError(f"There is no method {method!r}", f"choose one of {known}")
     return METHODS[method](**settings).fit(X)

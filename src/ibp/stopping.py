@@ -1,17 +1,16 @@
 """When a run has converged.
 
-Both rules look at relative changes of a log-density, which would depend on the unit of X: dividing
-X by c adds ln c per entry. They are therefore applied to the density of X in units of its own root
-mean square, so that multiplying X by a constant changes nothing.
+Both rules look at relative changes of a log-density, which would depend on the unit of X. They are
+therefore applied to the density of X in units of its own root mean square, so that multiplying X by
+a constant changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from ibp.data import Observations
+from ibp.methods.base import SweepRecord, relative_change
 
 BLOCK = 5
 # With Z at rest only the factors still move: then the bound itself decides, at this part of tol,
@@ -19,16 +18,10 @@ BLOCK = 5
 REST_OF_TOL, LEAST_CHANGE = 0.1, 1e-9
 
 
-def relative_change(new: float, old: float) -> float:
-    """|new - old| in units of the larger magnitude; 0 if both are 0."""
-    scale = max(abs(new), abs(old))
-    return abs(new - old) / scale if scale > 0 else 0.0
-
-
 def blocks_agree(train_log_likelihood: Sequence[float], tol: float) -> bool:
-    """The paper's rule: the mean training likelihood of two blocks of five sweeps agrees to tol.
+    """Whether the mean training likelihoods of the last two blocks of five sweeps agree to tol.
 
-    Looked at whenever a block is full; ``tol=0`` switches the rule off.
+    This is the paper's rule. It is looked at whenever a block is full; ``tol=0`` switches it off.
     """
     n = len(train_log_likelihood)
     if tol <= 0 or n < 2 * BLOCK or n % BLOCK:
@@ -49,28 +42,25 @@ def at_rest(n_changed: Sequence[int], evidence: Sequence[float], tol: float) -> 
     return change < max(REST_OF_TOL * tol, LEAST_CHANGE)
 
 
-def log_unit(observations: Observations) -> float:
-    """ln of the root mean square of the observed entries."""
-    mean_square = observations.sum_of_squares / max(observations.n_observed, 1)
-    return 0.5 * float(np.log(mean_square)) if mean_square > 0 else 0.0
-
-
 def converged(
     observations: Observations,
     climbs: bool,
-    n_changed: Sequence[int],
-    evidence: Sequence[float],
-    train_log_likelihood: Sequence[float],
+    initial: SweepRecord,
+    sweeps: Sequence[SweepRecord],
     tol: float,
 ) -> bool:
-    """Whether either rule says so; ``evidence`` begins with that of the initial state.
+    """Whether one of the rules says that a run has converged.
 
-    Only a method that climbs can be at rest: a sampler that changed nothing may do so next time.
+    Only a method that climbs can be at rest: a sampler that changed nothing in one sweep may change
+    something in the next.
     """
-    unit = log_unit(observations)
-    last = [value + observations.n_observed * unit for value in evidence[-2:]]
-    if climbs and at_rest(n_changed, last, tol):
+    unit = observations.log_unit
+    last = [initial, *sweeps[-2:]]
+    evidence = [record.evidence + observations.n_observed * unit for record in last]
+    if climbs and at_rest([record.n_changed for record in last[1:]], evidence, tol):
         return True
-    if len(train_log_likelihood) % BLOCK:
+    if len(sweeps) % BLOCK:
         return False
-    return blocks_agree([value + unit for value in train_log_likelihood[-2 * BLOCK :]], tol)
+    return blocks_agree(
+        [record.train_log_likelihood + unit for record in sweeps[-2 * BLOCK :]], tol
+    )

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 
 from ibp.methods.samples import burned_sweeps
+from ibp.registry import CARDS, class_names
 
 # The log of the joint density, which ArviZ keeps beside the parameters and calls lp.
 LOG_JOINT = "log_joint"
@@ -87,9 +88,10 @@ def _trace_of(model: Any) -> dict[str, npt.NDArray[Any]]:
     if isinstance(model, (list, tuple)):
         raise TypeError(f"Give the models one by one, not as a {kind}: to_arviz(*models).")
     if not hasattr(model, "burn_in"):
+        samplers = class_names(card for card in CARDS.values() if card.samples)
         raise TypeError(
-            f"{kind} is not a sampler, so it has no chain to look at. AcceleratedGibbs and "
-            "UncollapsedGibbs are; the progress of any other model is in its history_."
+            f"{kind} is not a sampler, so it has no chain to look at. {samplers} are; the progress "
+            "of any other model is in its history_."
         )
     if not hasattr(model, "trace_"):
         raise NotFittedError(f"This {kind} is not fitted yet: call fit first.")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
@@ -12,6 +13,13 @@ from scipy import sparse
 from sklearn.utils.validation import _get_feature_names, validate_data
 
 from ibp.data.summary import Summary
+from ibp.errors import (
+    InvalidTypeError,
+    InvalidValueError,
+    NegativeEntriesWarning,
+    UnequalScalesWarning,
+)
+from ibp.registry import CARDS, card_of, class_names
 
 # Squares of larger numbers leave the range of double precision when they are added up.
 LARGEST = 1e100
@@ -19,42 +27,47 @@ SMALLEST = 1e-100
 VARIANCE_RATIO = 1e4
 
 
-def check_matrix(estimator: Any, X: Any, *, reset: bool, accept_sparse: bool = True) -> Any:
+@contextmanager
+def sklearn_checks() -> Iterator[None]:
+    """Make errors of scikit-learn's own checks ours, as they stand."""
+    try:
+        yield
+    except ValueError as error:
+        raise InvalidValueError(str(error)) from error
+    except TypeError as error:
+        raise InvalidTypeError(str(error)) from error
+
+
+def check_matrix(estimator: Any, X: Any, *, reset: bool) -> Any:
     """Return X as a floating matrix, float32 kept, CSR if sparse, or say what is wrong and where.
 
     Whether its values are in range `check_range` tells, from a summary.
     """
-    if sparse.issparse(X) and not accept_sparse:
-        raise TypeError(
+    if sparse.issparse(X) and not card_of(estimator).accepts_sparse:
+        others = class_names(card for card in CARDS.values() if card.accepts_sparse)
+        raise InvalidTypeError(
             f"{type(estimator).__name__} does not take sparse X, because its sweeps need whole "
-            "rows. MEIBP, FiniteVIBP, InfiniteVIBP, UncollapsedGibbs, INMF and BNMF do; or pass "
-            "X.toarray()."
+            "rows",
+            f"{others} do; or pass X.toarray()",
         )
     X = _missing_as_nan(X)
     try:
-        matrix = validate_data(
-            estimator,
-            X,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=False,
-            reset=reset,
-        )
-    except ValueError as error:
-        if "Complex data not supported" in str(error):
-            raise ValueError(
-                "Complex data not supported: X holds complex numbers. Pass their magnitudes, "
-                "np.abs(X), or their real parts, X.real."
-            ) from error
-        place = _first_unreadable(X)
-        if place is not None:
-            raise ValueError(place) from error
-        raise
-    except TypeError as error:
-        place = _first_unreadable(X)
-        if place is not None:
-            raise TypeError(f"{error}. {place}") from error
-        raise
+        with sklearn_checks():
+            matrix = validate_data(
+                estimator,
+                X,
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                ensure_all_finite=False,
+                reset=reset,
+            )
+    except (InvalidValueError, InvalidTypeError) as error:
+        found = _first_unreadable(X)
+        if found is None:
+            raise
+        if isinstance(error, TypeError):  # what scikit-learn says stays in it
+            found |= {"problem": f"{error} X {found['problem']}", "about": ""}
+        raise type(error)(**found) from error
     if not sparse.issparse(matrix):
         return np.ascontiguousarray(matrix)
     matrix = sparse.csr_array(cast(Any, matrix))
@@ -68,20 +81,22 @@ def check_range(summary: Summary, matrix: Any, X: Any, *, fitting: bool) -> None
     """Refuse infinities, and numbers whose squares cannot be summed."""
     largest = summary.largest
     if np.isinf(largest):
-        raise ValueError(
-            f"X has an infinity in {_place(np.isinf, matrix, X)}. Replace it by NaN if the value "
-            "is missing, or remove the row."
+        raise InvalidValueError(
+            "has an infinity in {place}",
+            "Replace it by NaN if the value is missing, or remove the row",
+            **_first(np.isinf, matrix, X),
         )
     if largest > LARGEST:
-        where = _place(lambda values: np.abs(values) > LARGEST, matrix, X)
-        raise ValueError(
-            f"X has a value beyond {LARGEST:g} in {where}, too large "
-            "to be squared and summed. Divide X by a constant."
+        raise InvalidValueError(
+            f"has a value beyond {LARGEST:g} in {{place}}, too large to be squared and summed",
+            "Divide the data by a constant",
+            **_first(lambda values: np.abs(values) > LARGEST, matrix, X),
         )
     if fitting and 0 < largest < SMALLEST:  # new rows may be as small as they like
-        raise ValueError(
-            f"No value of X is beyond {largest:g}, too small to be squared. "
-            "Multiply X by a constant."
+        raise InvalidValueError(
+            f"has no value beyond {largest:g}, too small to be squared",
+            "Multiply the data by a constant",
+            about="X",
         )
 
 
@@ -89,38 +104,38 @@ def check_columns_observed(summary: Summary, X: Any) -> None:
     """Refuse columns with no observed value."""
     empty = np.flatnonzero(summary.counts == 0)
     if empty.size:
-        named = ", ".join(_column_name(int(j), X) for j in empty[:5])
-        more = f" and {empty.size - 5} more" if empty.size > 5 else ""
-        raise ValueError(
-            f"X has no observed value in {named}{more}, so nothing can be learned of it. "
-            "Remove such columns before fitting."
+        raise InvalidValueError(
+            "has no observed value in {place}, so nothing can be learned of it",
+            "Remove such columns before fitting",
+            about="X",
+            columns=empty.tolist(),
+            names=_get_feature_names(X),
         )
 
 
 def warn_about_data(summary: Summary, matrix: Any, X: Any, *, offset_free: bool) -> None:
     """Warn of negative entries that nothing explains, and of columns on very different scales."""
     if offset_free and np.fmin.reduce(summary.lowest) < 0:
-        where = _place(lambda values: values < 0, matrix, X)
-        warnings.warn(
-            f"X has negative entries, the first in {where}, and sums of nonnegative factors are "
-            "never negative. Set fit_intercept=True, if the estimator has it, or shift the data as "
-            "the paper does, X - np.nanmin(X); ibp never shifts it for you.",
-            UserWarning,
-            stacklevel=level_of_user(),
+        negative = NegativeEntriesWarning(
+            "has negative entries, the first in {place}, and sums of nonnegative factors are never "
+            "negative",
+            "Set fit_intercept=True, if the estimator has it, or shift the data as the paper "
+            "does, X - np.nanmin(X); ibp never shifts it for you",
+            **_first(lambda values: values < 0, matrix, X),
         )
+        warnings.warn(negative, stacklevel=level_of_user())
     variances = summary.variances
     varying = variances[variances > 0]
     ratio = varying.max() / varying.min() if varying.size else 1.0
     if ratio > VARIANCE_RATIO:
-        big = _column_name(int(np.argmax(variances)), X)
-        warnings.warn(
-            f"The variances of X's columns differ by a factor of {ratio:.0e} "
-            f"(largest in {big}). One noise level serves all columns, so the large ones will "
-            "decide the fit. If they are in different units, divide each by its standard deviation "
-            "or maximum.",
-            UserWarning,
-            stacklevel=level_of_user(),
+        unequal = UnequalScalesWarning(
+            f"The variances of X's columns differ by a factor of {ratio:.0e} (largest in {{place}})"
+            ". One noise level serves all columns, so the large ones will decide the fit",
+            "If they are in different units, divide each by its standard deviation or maximum",
+            columns=[int(np.argmax(variances))],
+            names=_get_feature_names(X),
         )
+        warnings.warn(unequal, stacklevel=level_of_user())
 
 
 def level_of_user() -> int:
@@ -134,13 +149,8 @@ def level_of_user() -> int:
     return level
 
 
-def _column_name(j: int, X: Any) -> str:
-    names = _get_feature_names(X)
-    return f"column {j}" if names is None else f"column {j} ({names[j]!r})"
-
-
-def _place(wrong: Callable[[Any], Any], matrix: Any, X: Any) -> str:
-    """The first wrong entry, in words."""
+def _first(wrong: Callable[[Any], Any], matrix: Any, X: Any) -> dict[str, Any]:
+    """The place of the first wrong entry, as errors take it."""
     with np.errstate(invalid="ignore"):
         if not sparse.issparse(matrix):
             row, column = divmod(int(np.argmax(wrong(matrix))), matrix.shape[1])
@@ -149,7 +159,7 @@ def _place(wrong: Callable[[Any], Any], matrix: Any, X: Any) -> str:
             entry = int(np.argmax(wrong(stored.data)))
             row = int(np.searchsorted(stored.indptr, entry, side="right")) - 1
             column = int(stored.indices[entry])
-    return f"row {row}, {_column_name(column, X)}"
+    return {"about": "X", "row": row, "columns": [column], "names": _get_feature_names(X)}
 
 
 def _missing_as_nan(X: Any) -> Any:
@@ -157,8 +167,15 @@ def _missing_as_nan(X: Any) -> Any:
     is_frame = hasattr(X, "iloc") and hasattr(X, "dtypes")
     dtypes = np.atleast_1d(X.dtypes) if is_frame else [getattr(X, "dtype", None)]
     kinds = {getattr(dtype, "kind", None) for dtype in dtypes}
+    if "c" in kinds:
+        raise InvalidValueError(
+            "Complex data not supported: X holds complex numbers",
+            "Pass their magnitudes, np.abs(X), or their real parts, X.real",
+        )
     if kinds & {"m", "M"}:
-        raise ValueError("X holds dates or times; convert them to numbers of one unit first.")
+        raise InvalidValueError(
+            "holds dates or times", "convert them to numbers of one unit first", about="X"
+        )
     if isinstance(X, np.ma.MaskedArray):
         numeric = kinds <= {"b", "i", "u", "f"}
         values = X.data.astype(np.result_type(X.dtype, np.float32) if numeric else object)
@@ -168,8 +185,8 @@ def _missing_as_nan(X: Any) -> Any:
     return X
 
 
-def _first_unreadable(X: Any) -> str | None:
-    """A sentence about the first cell that is not a number."""
+def _first_unreadable(X: Any) -> dict[str, Any] | None:
+    """What an error says of the first cell that is not a number."""
     if sparse.issparse(X):
         return None
     cells = np.asarray(X, dtype=object)
@@ -181,9 +198,13 @@ def _first_unreadable(X: Any) -> str | None:
                 float(cell)
             except (TypeError, ValueError):
                 kind = "the text " if isinstance(cell, str | bytes) else ""
-                where = f"row {row}, {_column_name(column, X)}"
-                return (
-                    f"X has {kind}{str(cell)[:40]!r} in {where}, where a number is needed. Encode "
-                    "the column as numbers or drop it; use NaN for missing values."
-                )
+                return {
+                    "problem": f"has {kind}{str(cell)[:40]!r} in {{place}}, where a number is "
+                    "needed",
+                    "cure": "Encode the column as numbers or drop it; use NaN for missing values",
+                    "about": "X",
+                    "row": row,
+                    "columns": [column],
+                    "names": _get_feature_names(X),
+                }
     return None

@@ -11,9 +11,11 @@ import typer
 
 from ibp.cli import options
 from ibp.cli.data import check_different, check_outputs, places_named, read_data
-from ibp.cli.problems import INTERRUPTED, Refused, session
+from ibp.cli.problems import INTERRUPTED, session
 from ibp.cli.progress import ComparisonSweep, Reporter
 from ibp.cli.words import duration, plural
+from ibp.errors import InputError
+from ibp.registry import COMPARED_BY_COMMAND
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +26,6 @@ EXAMPLES = (
     "ibp compare data.csv --methods meibp-default,bnmf -k 20 --restarts 3 --json",
 )
 MOST_MINUTES = 1e6
-DEFAULT_METHODS = "meibp-default,meibp,i-vibp,aibp"
 
 
 def compare(
@@ -45,10 +46,10 @@ def compare(
             "--methods",
             metavar="LABEL,...",
             parser=options.parse_methods,
-            help=f"What to compare, separated by commas: {options.LABELS}.",
+            help=f"What to compare, separated by commas: {', '.join(options.method_labels())}.",
             autocompletion=options.complete_methods,
         ),
-    ] = DEFAULT_METHODS,
+    ] = COMPARED_BY_COMMAND,
     components: options.Components = None,
     minutes: Annotated[
         float,
@@ -116,7 +117,7 @@ def compare(
         for label, reason in comparison.skipped.items():
             reporter.note(f"{label} was left out: {reason}")
         if not comparison.fits:
-            raise Refused("None of the methods could be fitted to these data.")
+            raise InputError("None of the methods could be fitted to these data.")
         reporter.stage("Writing the page")
         from ibp.report import write_comparison
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ibp.cli.problems import Refused
 from ibp.cli.progress import Reporter
 from ibp.cli.words import in_quotes, plural
+from ibp.errors import DataWarning, InputError
 
 if TYPE_CHECKING:
     from ibp.files.table import Table
@@ -25,7 +24,8 @@ def check_outputs(paths: dict[Path, Sequence[str]], *, force: bool) -> None:
 
     for path, endings in paths.items():
         if os.path.lexists(path) and not path.is_dir() and not force:
-            raise Refused(f"{path} exists already; name another file, or replace it with --force.")
+            cure = "name another file, or replace it with --force"
+            raise InputError("exists already", cure, file=path)
         check_target(path, force=True, endings=endings)
 
 
@@ -36,7 +36,7 @@ def check_different(*paths: Path | None) -> None:
         if path is not None:
             real = os.path.realpath(path)
             if real in seen:
-                raise Refused(f"{path} is named twice; each file needs a name of its own.")
+                raise InputError("is named twice", "each file needs a name of its own", file=path)
             seen.add(real)
 
 
@@ -68,7 +68,8 @@ def load_model(reporter: Reporter, path: Path) -> Any:
 
     reporter.stage(f"Reading {path.name}")
     if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would be waited for
-        raise Refused(f"{path} is not an ordinary file; give a model that was saved in one.")
+        cure = "give a model that was saved in one"
+        raise InputError("is not an ordinary file", cure, file=path)
     return ibp.load(path)
 
 
@@ -79,9 +80,10 @@ def check_image_shape(
     n_columns = table.shape[1]
     if asked is not None:
         if asked[0] * asked[1] != n_columns:
-            raise Refused(
-                f"An image of {asked[0]}x{asked[1]} has {asked[0] * asked[1]} pixels, "
-                f"but {table.source} has {plural(n_columns, 'column')}."
+            raise InputError(
+                f"has {plural(n_columns, 'column')}, but an image of {asked[0]}x{asked[1]} has "
+                f"{asked[0] * asked[1]} pixels",
+                file=table.source,
             )
         return asked
     if table.image_shape is not None:
@@ -99,27 +101,30 @@ def match_columns(reporter: Reporter, table: Table, model: Any, model_path: Path
     named = wanted is not None and found is not None
     if n_wanted != n_found:
         extra = [name for name in found or () if name not in set(wanted or ())] if named else []
-        remedy = ""
+        cure = ""
         if named and n_found - len(extra) == n_wanted:
-            remedy = f" Leave out the rest with --drop, such as --drop {in_quotes(extra[0])}."
-        raise Refused(
-            f"{table.source} has {plural(n_found, 'column')}, but {model_path.name} was fitted to "
-            f"{n_wanted:,}.{remedy}"
+            cure = f"Leave out the rest with --drop, such as --drop {in_quotes(extra[0])}"
+        raise InputError(
+            f"has {plural(n_found, 'column')}, but {model_path.name} was fitted to {n_wanted:,}",
+            cure,
+            file=table.source,
         )
     if wanted is None or found is None or found == wanted:
         return table
     present = set(found)
     missing = next((name for name in wanted if name not in present), None)
     if missing is not None:
-        raise Refused(
-            f"{table.source} has no column {in_quotes(missing)}, which {model_path.name} was "
-            "fitted to."
+        raise InputError(
+            f"has no column {in_quotes(missing)}, which {model_path.name} was fitted to",
+            file=table.source,
         )
     place = {name: j for j, name in enumerate(found)}
     if len(place) < n_found:
-        raise Refused(
-            f"{table.source} has columns of one name in another order than {model_path.name}, so "
-            "they cannot be told apart; rename them, or put them in the order of the model."
+        raise InputError(
+            f"has columns of one name in another order than {model_path.name}, so they cannot be "
+            "told apart",
+            "rename them, or put them in the order of the model",
+            file=table.source,
         )
     reporter.note(f"The columns of {table.source} were put in the order of {model_path.name}.")
     values = table.values[:, [place[name] for name in wanted]]
@@ -133,24 +138,15 @@ def places_named(table: Table) -> Iterator[None]:
         show = warnings.showwarning
 
         def show_named(message: Warning | str, *place: Any, **more: Any) -> None:
-            show(named_places(str(message), table.column_names), *place, **more)
+            if isinstance(message, DataWarning):
+                message.read_from(table.source, table.column_names)
+            show(message, *place, **more)
 
         warnings.showwarning = show_named
         try:
             yield
-        except (ValueError, TypeError) as error:
-            error.args = (named_places(str(error), table.column_names),)
+        except InputError as error:
+            if error.file is None and error.row is None and error.columns:
+                error.cure = "Leave such columns out with --drop"
+            error.read_from(table.source, table.column_names)
             raise
-
-
-def named_places(message: str, names: Sequence[str] | None) -> str:
-    """The message with rows counted from 1, and columns named, or counted from 1 too."""
-
-    def column(match: re.Match[str]) -> str:
-        j = int(match[1])
-        if names is not None and j < len(names):
-            return f"column {in_quotes(names[j])}"
-        return f"column {j + 1}"
-
-    message = re.sub(r"\brow (\d+)\b", lambda match: f"row {int(match[1]) + 1}", message)
-    return re.sub(r"\bcolumn (\d+)\b", column, message)

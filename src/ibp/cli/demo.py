@@ -10,7 +10,9 @@ import typer
 
 from ibp.cli import options
 from ibp.cli.data import check_outputs
-from ibp.cli.problems import INTERRUPTED, Refused, session
+from ibp.cli.problems import INTERRUPTED, session
+from ibp.errors import InputError
+from ibp.registry import DEFAULT_METHOD
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,7 +24,6 @@ EXAMPLES = (
     "ibp demo -o elsewhere --force",
 )
 IMAGE_SHAPE = (8, 8)
-METHOD = "meibp-default"
 RESTARTS = 3
 SHOWN_FEATURES = 24
 
@@ -48,19 +49,19 @@ def demo(
 
         data, model_path, page = (output / f"digits.{end}" for end in ("npy", "ibp", "html"))
         if output.exists() and not output.is_dir():
-            raise Refused(f"{output} is a file; name a folder.")
+            raise InputError("is a file", "name a folder", file=output)
         made = not output.exists()
         output.mkdir(parents=True, exist_ok=True)
         try:
             check_outputs({data: (), model_path: (), page: ()}, force=force)
             reporter.stage("Loading")
             table = _digits()
-            estimator = make_estimator(METHOD, None, n_init=RESTARTS, random_state=0)
+            estimator = make_estimator(DEFAULT_METHOD, None, n_init=RESTARTS, random_state=0)
             model, seconds = fit_table(
                 reporter,
                 estimator,
                 table,
-                method=METHOD,
+                method=DEFAULT_METHOD,
                 held_out=None,
                 image_shape=IMAGE_SHAPE,
             )

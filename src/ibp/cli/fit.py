@@ -12,6 +12,7 @@ from ibp.cli import options
 from ibp.cli.data import check_different, check_image_shape, check_outputs, read_data
 from ibp.cli.problems import INTERRUPTED, session
 from ibp.cli.words import duration
+from ibp.registry import DEFAULT_METHOD
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,11 +48,11 @@ def fit(
             "--method",
             metavar="LABEL",
             help="How to fit; every other than the default has the settings of the paper: "
-            f"{options.LABELS}.",
+            f"{', '.join(options.method_labels())}.",
             autocompletion=options.complete_method,
             callback=options.check_method,
         ),
-    ] = "meibp-default",
+    ] = DEFAULT_METHOD,
     components: options.Components = None,
     restarts: Annotated[
         int,

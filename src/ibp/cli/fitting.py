@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ibp.cli.data import places_named
-from ibp.cli.problems import Refused
 from ibp.cli.progress import Reporter, Sweep
 from ibp.cli.words import listed, number
+from ibp.errors import InputError, InvalidValueError, UnequalScalesWarning
+from ibp.registry import METHODS
 
 if TYPE_CHECKING:
     from ibp.evaluate import HeldOut
@@ -35,28 +36,31 @@ SCORING_SHARE = 0.1
 
 def make_estimator(method: str, components: int | None, **settings: Any) -> Any:
     """The estimator of a label; settings that are None are left to it."""
-    from ibp.registry import METHODS
+    from ibp.validation import sklearn_checks
 
     given = {name: value for name, value in settings.items() if value is not None}
     try:
         plain = METHODS[method](components)
-    except ValueError as error:
-        raise Refused(f"{error} Give it with -k.") from None
+    except InvalidValueError as error:
+        error.cure = "Give it with -k"
+        raise
     known = set(plain.get_params()) - set(NOT_SET_HERE)
     for name in given:
         if name not in known:
-            raise Refused(
+            raise InputError(
                 f"{method} has no setting {name!r}; it has "
                 f"{listed(sorted(known - set(OPTION_OF)), longest=40)}."
             )
-    return plain.set_params(**given)
+    with sklearn_checks():
+        plain.set_params(**given)._validate_params()
+    return plain
 
 
 def check_settings(settings: dict[str, Any]) -> None:
     """Refuse settings that have an option of their own."""
     for name in settings:
         if name in OPTION_OF:
-            raise Refused(f"Use {OPTION_OF[name]} instead of --set {name}.")
+            raise InputError(f"Use {OPTION_OF[name]} instead of --set {name}.")
 
 
 def note_shift(reporter: Reporter, method: str, estimator: Any, table: Table) -> None:
@@ -83,16 +87,18 @@ def hide(table: Table, fraction: float, seed: int) -> HeldOut:
     from ibp.evaluate import HeldOut
 
     if not isinstance(table.values, np.ndarray):
-        raise Refused(
-            f"{table.source} is sparse, and --held-out hides entries of dense data only; leave "
-            "it out."
+        raise InputError(
+            "is sparse, and --held-out hides entries of dense data only",
+            "leave it out",
+            file=table.source,
         )
     try:
         return HeldOut.of(table.values, seed, fraction=fraction, rows="random")
-    except ValueError:
-        raise Refused(
-            f"{table.source} has nothing to hide where --held-out {fraction:g} would: try "
-            "another share or another --seed."
+    except InvalidValueError:
+        raise InputError(
+            f"has nothing to hide where --held-out {fraction:g} would",
+            "try another share or another --seed",
+            file=table.source,
         ) from None
 
 
@@ -164,7 +170,7 @@ def fit_table(
     started = time.perf_counter()
     with places_named(table), compilation_reported(reporter.compiling):
         if image_shape is not None:  # pixels have one unit, though some hardly vary
-            warnings.filterwarnings("ignore", message="The variances of X's columns")
+            warnings.simplefilter("ignore", UnequalScalesWarning)
         model = estimator.fit(table.values if held_out is None else held_out.training)
     seconds = time.perf_counter() - started
     model.set_params(callbacks=None)
@@ -197,7 +203,9 @@ def save_model(
     try:
         model.save(path, assignments=assignments, overwrite=force)
     except FileExistsError:
-        raise Refused(f"{path} has come into being meanwhile, and was left as it is.") from None
+        raise InputError(
+            "has come into being meanwhile, and was left as it is", file=path
+        ) from None
     except OSError as error:
-        raise Refused(f"{path} cannot be written: {error.strerror or error}.") from error
+        raise InputError(f"cannot be written: {error.strerror or error}", file=path) from error
     reporter.wrote(path)

@@ -11,13 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
+from ibp.registry import DEFAULT_METHOD, METHODS
+
 DATA_FILES = ".npy, .npz, .csv, .tsv, .parquet, .mtx, .h5ad, or a folder of images"
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-# As in the registry, which takes long to load.
-LABELS = (
-    "meibp-default, meibp, f-vibp, i-vibp, aibp, t-aibp, ugibbs, t-ugibbs, bs-ibp, inmf, bnmf, "
-    "meibp+aibp"
-)
 DATA_PANEL = "How the data are read"
 LARGEST_SEED = 2**32 - 1
 
@@ -87,9 +84,7 @@ def check_method(label: str) -> str:
 
 def method_labels() -> list[str]:
     """Every label, ours first."""
-    from ibp.registry import METHODS
-
-    return sorted(METHODS, key=lambda label: label != "meibp-default")
+    return sorted(METHODS, key=lambda label: label != DEFAULT_METHOD)
 
 
 def complete_method(incomplete: str) -> list[str]:

@@ -20,25 +20,12 @@ from typing import Any, NoReturn
 import typer
 
 from ibp.cli.progress import Reporter, choose_reporter
+from ibp.errors import EndingWarning, InputError, NegativeEntriesWarning
 
 BAD_INPUT = 2
 INTERRUPTED = 130
 UNREAD = 141  # as if SIGPIPE had ended us
 
-# A ValueError, TypeError or ImportError raised here is about what was given; elsewhere, a bug.
-CHECKING = (
-    "ibp.cli.",
-    "ibp.comparison",
-    "ibp.estimators.",
-    "ibp.evaluate",
-    "ibp.files.",
-    "ibp.persistence",
-    "ibp.registry",
-    "ibp.report",
-    "ibp.methods.meibp.given_start",
-    "ibp.validation",
-    "sklearn.utils.",
-)
 # Modules of the extras: what is missing when they are.
 EXTRAS = {
     "rich": "cli",
@@ -48,26 +35,18 @@ EXTRAS = {
     "anndata": "anndata",
     "matplotlib": "plot",
 }
-# Of no use to somebody who did not write the code.
+# Of no use to somebody who did not write the code, or said by commands in their own words.
 NOT_FOR_USERS = (
     DeprecationWarning,
     PendingDeprecationWarning,
     FutureWarning,
     ImportWarning,
     ResourceWarning,
+    EndingWarning,
+    NegativeEntriesWarning,
 )
-# What the library says to those who call it from Python, and commands say in their own words.
-SAID_OTHERWISE = (
-    "Interrupted:",
-    "No convergence within",
-    "No feature survived",
-    "X does not have valid feature names",
-    "X has negative entries",
-)
-
-
-class Refused(ValueError):
-    """Input that a command cannot work with."""
+# Of scikit-learn, which has no type for it; commands match columns to models by themselves.
+NAMES_NOT_COMPARED = "X does not have valid feature names"
 
 
 def sentence(text: str) -> str:
@@ -123,20 +102,9 @@ def leave_unread() -> None:
 
 def _about_input(error: Exception) -> bool:
     """Whether the user can mend it."""
-    if isinstance(error, MemoryError | OSError | Refused):
-        return True
     if isinstance(error, ModuleNotFoundError):
         return _missing_module(error) in EXTRAS
-    told = isinstance(error, ValueError | TypeError | ImportError)
-    return told and _raised_in(error).startswith(CHECKING)
-
-
-def _raised_in(error: Exception) -> str:
-    """The module whose line raised an error."""
-    traceback: Any = error.__traceback__
-    while traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    return str(traceback.tb_frame.f_globals.get("__name__"))
+    return isinstance(error, InputError | MemoryError | OSError)
 
 
 def _missing_module(error: ModuleNotFoundError) -> str:
@@ -169,7 +137,7 @@ def _warnings_noted(reporter: Reporter) -> Iterator[None]:
 
     def note(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         text = sentence(str(message))
-        if issubclass(category, NOT_FOR_USERS) or text.startswith(SAID_OTHERWISE):
+        if issubclass(category, NOT_FOR_USERS) or text.startswith(NAMES_NOT_COMPARED):
             return
         if text not in seen:
             seen.add(text)

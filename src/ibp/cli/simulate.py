@@ -10,7 +10,8 @@ import typer
 
 from ibp.cli import options
 from ibp.cli.data import check_different, check_outputs
-from ibp.cli.problems import Refused, session
+from ibp.cli.problems import session
+from ibp.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -86,7 +87,7 @@ def simulate(
         check_different(output, truth)
         check_outputs({output: TABLE_ENDINGS} | ({truth: (".npz",)} if truth else {}), force=force)
         if not 0 <= missing < 1:
-            raise Refused("--missing must be at least 0 and less than 1, such as 0.1.")
+            raise InputError("--missing must be at least 0 and less than 1, such as 0.1.")
         reporter.stage("Drawing the data")
         draw, shape = _draw(kind, rows, columns, features, noise, seed)
         _write(output, draw, shape, missing, seed, force)
@@ -122,7 +123,7 @@ def _draw(
 
     if kind is Kind.BLOCKS:
         if columns not in (None, 36) or features not in (None, 4):
-            raise Refused(
+            raise InputError(
                 "The blocks have 36 columns and 4 features; for other numbers use "
                 "--kind binary-factors."
             )

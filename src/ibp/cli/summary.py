@@ -207,14 +207,13 @@ def summarize_fit(
 
     from ibp.data.summary import summarize
     from ibp.evaluate import row_log_likelihood
-    from ibp.parallel import Workers
 
     def squares(codes: Any, components: Any, intercept: Any) -> float:
         sums, counts = row_log_likelihood(seen, codes, components, intercept, 1.0)
         return float(-2.0 * sums.sum() - counts.sum() * np.log(2.0 * np.pi))
 
     codes = model._training_codes()
-    means = summarize(seen, Workers(1)).means
+    means = summarize(seen).means
     nothing = np.zeros((len(codes), 0)), np.zeros((0, means.size))
     around_means = squares(*nothing, means)
     left = squares(codes, model.components_, model.intercept_)

@@ -17,8 +17,9 @@ from ibp.cli.data import (
     places_named,
     read_data,
 )
-from ibp.cli.problems import Refused, session
+from ibp.cli.problems import session
 from ibp.cli.words import plural, printable
+from ibp.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -81,10 +82,11 @@ def transform(
         fitted = load_model(reporter, model)
         if jobs is not None:
             fitted.set_params(n_jobs=jobs)
-        if confidence is not None and not hasattr(fitted, "confidence"):
-            raise Refused(
-                f"{model.name} is a {type(fitted).__name__}, whose rows have a feature to some "
-                "degree: there is no --confidence to write."
+        if confidence is not None and fitted.real_codes:
+            raise InputError(
+                f"is a {type(fitted).__name__}, whose rows have a feature to some degree: there is "
+                "no --confidence to write",
+                file=model.name,
             )
         table = match_columns(reporter, table, fitted, model)
         names = {"row_names": table.row_names, "feature_names": None}

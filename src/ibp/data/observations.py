@@ -1,4 +1,4 @@
-"""The data matrix as the model sees it: dense or sparse, with missing entries and a centre.
+"""The data matrix as the model sees it: rows of a source, their missing entries, and a centre.
 
 NaN means missing; in a sparse matrix the entries that are not stored are zeros. Inside the library
 factors are kept in *layout order*: columns with one pattern of missing rows side by side. X itself
@@ -7,19 +7,24 @@ stays as it was given; rows of it are filled on their way through.
 The model describes X less a fixed ``centre`` per column: the column means if there is an intercept,
 so that it has a small number to learn, else zero. X is never centred in memory; sums over it are.
 Only in single precision, where products with a large offset would lose the digits that matter, rows
-have it taken off before they are multiplied.
+have it subtracted before they are multiplied.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from ibp.data.layout import Layout
+from ibp.data.patterns import MOST_FORMS, ROWS_FOR_A_FORM, SharedPatterns
+from ibp.data.source import RowSource, as_source, in_double_precision, is_sparse
 from ibp.data.summary import COMPLETE, Summary, squares_fit, summarize
+from ibp.parallel import ranges
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -27,7 +32,7 @@ IntArray = npt.NDArray[np.int64]
 # Rows of X that are worked on together: they should fit the cache of a core.
 PIECE_ROWS = 256
 SPARSE_PIECE_ROWS = 4096
-# Offsets of more standard deviations than this are taken off single-precision rows.
+# Offsets of more standard deviations than this are subtracted from single-precision rows.
 FAR_OFF = 8.0
 
 
@@ -37,33 +42,30 @@ class Observations:
 
     Attributes
     ----------
-    values : ndarray or CSR array of shape (N, D), float32 or float64
-        The data, NaN where missing, columns as the user gave them.
+    source : RowSource
+        The rows, NaN where missing, columns as the user gave them.
     summary : Summary
         Moments and patterns.
-    column_order : ndarray of shape (D,)
-        Layout order: position j holds column ``column_order[j]``.
-    group_start : ndarray of shape (G + 1,)
-        Column group g occupies the layout positions ``group_start[g]`` to ``group_start[g + 1]``.
+    layout : Layout
+        Order and groups of the columns.
     group_rows : ndarray of shape (G,)
         How many rows observe each group.
     centre, column_sums : ndarray of shape (D,)
         The fixed centre, and the sums of the observed entries about it; in layout order.
     sum_of_squares : float
         About the centre, over the observed entries.
-    taken_off : ndarray of shape (D,) or None
+    subtracted : ndarray of shape (D,) or None
         What `rows` subtracts from the columns, in the user's order and X's precision.
     """
 
-    values: Any
+    source: RowSource
     summary: Summary
-    column_order: IntArray
-    group_start: IntArray
+    layout: Layout
     group_rows: IntArray
     centre: FloatArray
     column_sums: FloatArray
     sum_of_squares: float
-    taken_off: npt.NDArray[np.floating] | None = None
+    subtracted: npt.NDArray[np.floating] | None = None
 
     @classmethod
     def from_array(cls, values: Any, *, centre: npt.ArrayLike | None = None) -> Observations:
@@ -74,50 +76,41 @@ class Observations:
     def from_summary(
         cls, values: Any, summary: Summary, *, centre: npt.ArrayLike | None = None
     ) -> Observations:
-        """With a summary that was made before."""
-        if values.dtype != np.float64 and not squares_fit(summary.largest):
-            values = values.astype(np.float64)  # products would leave single precision
-        if not sparse.issparse(values):
-            # Read-only whatever it was: nothing here changes X, and kernels see one type of array.
-            values = np.ascontiguousarray(values).view()
-            values.flags.writeable = False
-        order = np.argsort(summary.column_group, kind="stable").astype(np.int64)
-        group_size = np.bincount(summary.column_group, minlength=1)
-        group_start = np.concatenate([[0], np.cumsum(group_size)]).astype(np.int64)
+        """With a summary of the matrix, or of the source, that was made before."""
+        source = as_source(values)
+        if not squares_fit(summary.largest):
+            source = in_double_precision(source)  # products would leave single precision
+        layout = Layout.of_groups(summary.column_group)
+        order = layout.column_order
         about = np.zeros(order.size) if centre is None else np.asarray(centre, dtype=np.float64)
         offset = summary.means - about
-        single = values.dtype != np.float64 and not sparse.issparse(values)
+        single = source.dtype != np.float64 and not is_sparse(source)
         far = np.abs(about).max(initial=0.0) > FAR_OFF * summary.std_within_columns
         return cls(
-            values,
+            source,
             summary,
-            order,
-            group_start,
-            summary.counts[order[group_start[:-1]]] if order.size else group_size[:0],
+            layout,
+            summary.counts[order[layout.group_start[:-1]]] if order.size else order,
             about[order],
             (summary.counts * offset)[order],
             float(summary.squares.sum() + summary.counts @ offset**2),
-            about.astype(values.dtype) if single and far else None,
+            about.astype(source.dtype) if single and far else None,
         )
 
     def take(self, rows: IntArray) -> Observations:
         """Some of the rows, with the same centre."""
-        return self.from_array(self.values[rows], centre=self.from_layout(self.centre))
+        centre = self.layout.restore(self.centre)
+        return self.from_array(self.source.rows(rows), centre=centre)
 
     @property
     def n_samples(self) -> int:
         """N."""
-        return int(self.values.shape[0])
+        return self.source.shape[0]
 
     @property
     def n_features(self) -> int:
         """D."""
-        return int(self.values.shape[1])
-
-    @property
-    def n_groups(self) -> int:
-        """G, the number of column groups."""
-        return int(self.group_start.size) - 1
+        return self.source.shape[1]
 
     @property
     def n_observed(self) -> int:
@@ -125,20 +118,29 @@ class Observations:
         return self.summary.n_observed
 
     @property
+    def log_unit(self) -> float:
+        """ln of the root mean square of the observed entries, about the centre.
+
+        A log-density of X depends on the unit of X: dividing X by c adds ln c per entry. Adding
+        ``log_unit`` per entry gives the density of X in units of its own root mean square.
+        """
+        mean_square = self.sum_of_squares / max(self.n_observed, 1)
+        return 0.5 * float(np.log(mean_square)) if mean_square > 0 else 0.0
+
+    @property
     def complete(self) -> bool:
         """Whether nothing is missing."""
         return self.n_observed == self.n_samples * self.n_features
 
-    @property
+    @cached_property
     def sparse(self) -> bool:
         """Whether only some entries are stored."""
-        return bool(sparse.issparse(self.values))
+        return is_sparse(self.source)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the values, in which products with X are made."""
-        dtype: np.dtype[Any] = self.values.dtype
-        return dtype
+        return self.source.dtype
 
     @property
     def piece_rows(self) -> int:
@@ -151,19 +153,42 @@ class Observations:
         return self.summary.row_pattern
 
     @property
-    def group_of_position(self) -> IntArray:
-        """The group of each layout position."""
-        return np.repeat(np.arange(self.n_groups), np.diff(self.group_start))
+    def column_counts(self) -> IntArray:
+        """How many rows observe each column, in layout order."""
+        return self.group_rows[self.layout.group_of_position]
+
+    @cached_property
+    def shared_patterns(self) -> SharedPatterns:
+        """The most common patterns of missing entries."""
+        n_patterns = self.summary.n_patterns
+        form_of_pattern = np.full(n_patterns, -1, dtype=np.int64)
+        form_of_pattern[COMPLETE] = 0
+        missing = [np.empty(0, dtype=np.int64)]
+        if n_patterns > 1:
+            pattern = self.row_pattern
+            n_rows = np.bincount(pattern[pattern >= 0], minlength=n_patterns)
+            n_rows[COMPLETE] = 0
+            common = np.argsort(-n_rows, kind="stable")[: MOST_FORMS - 1]
+            for number in common[n_rows[common] >= ROWS_FOR_A_FORM]:
+                form_of_pattern[number] = len(missing)
+                row = int(np.argmax(pattern == number))
+                missing.append(self.missing_entries(slice(row, row + 1))[1])
+        return SharedPatterns(form_of_pattern, missing)
+
+    @cached_property
+    def group_gaps(self) -> Any:
+        """1 where a row misses a column group; CSC of shape (N, G), a group's rows together."""
+        return sparse.csc_array(self.missing_groups(slice(0, self.n_samples)))
 
     def rows(self, rows: Any) -> Any:
         """Some rows as something to multiply by, missing entries being zero.
 
-        Not centred, but for what is ``taken_off``; so `left_in` is still to be subtracted. A view
-        of X, as a rule, if the rows are consecutive and complete.
+        Not centred, but for what is ``subtracted``; `remaining_centre` is still to be. A view of
+        X, as a rule, if the rows are consecutive and complete.
         """
-        block = self._picked(rows)
-        if self.taken_off is not None:
-            block = block - self.taken_off
+        block = self.source.rows(rows)
+        if self.subtracted is not None:
+            block = block - self.subtracted
         if (self.row_pattern[rows] == COMPLETE).all():
             return block
         if not self.sparse:
@@ -172,57 +197,55 @@ class Observations:
         block.data[np.isnan(block.data)] = 0
         return block
 
-    def _picked(self, rows: Any) -> Any:
-        """Some rows as they are; consecutive ones share the memory of X, sparse ones too."""
-        if not (self.sparse and isinstance(rows, slice)):
-            return self.values[rows]
-        x = self.values
-        first, last = x.indptr[rows.start], x.indptr[rows.stop]
-        parts = (x.data[first:last], x.indices[first:last])
-        bounds = x.indptr[rows.start : rows.stop + 1] - first
-        return sparse.csr_array((*parts, bounds), shape=(bounds.size - 1, x.shape[1]), copy=False)
-
     @property
-    def left_in(self) -> FloatArray:
+    def remaining_centre(self) -> FloatArray:
         """What of the centre is still in the rows that `rows` gives, in layout order."""
-        if self.taken_off is None:
+        if self.subtracted is None:
             return self.centre
-        return np.asarray(self.centre - self.to_layout(self.taken_off.astype(np.float64)))
+        return np.asarray(self.centre - self.layout.arrange(self.subtracted.astype(np.float64)))
 
     def missing_entries(self, rows: Any) -> tuple[IntArray, IntArray]:
         """What some rows miss: numbers among these rows, and layout positions, both sorted."""
+        block = self.source.rows(rows)
         if not self.sparse:
-            row, position = np.nonzero(np.isnan(self.values[rows][:, self.column_order]))
+            row, position = np.nonzero(np.isnan(block[:, self.layout.column_order]))
             return row.astype(np.int64), position.astype(np.int64)
-        block = self._picked(rows).tocoo()
-        missing = np.isnan(block.data)
-        row = block.row[missing].astype(np.int64)
-        place = np.empty_like(self.column_order)
-        place[self.column_order] = np.arange(place.size)
-        position = place[block.col[missing]]
+        row, column = missing_of(block)
+        position = self.layout.position_of_column[column]
         order = np.lexsort((position, row))
         return row[order], position[order]
 
+    @cached_property
+    def missing_columns(self) -> tuple[IntArray, npt.NDArray[np.int32]]:
+        """What each row of a dense matrix misses, in the user's column order: starts and columns.
+
+        Row n misses ``columns[start[n] : start[n + 1]]``.
+        """
+        n_missing = np.zeros(self.n_samples, dtype=np.int64)
+        missing = [np.zeros(0, dtype=np.int32)]
+        if not self.complete:
+            for piece in ranges(self.n_samples, self.piece_rows):
+                row, column = np.nonzero(np.isnan(self.source.rows(piece)))
+                n_missing[piece] = np.bincount(row, minlength=piece.stop - piece.start)
+                missing.append(column.astype(np.int32))
+        start = np.concatenate([[0], np.cumsum(n_missing)]).astype(np.int64)
+        return start, np.concatenate(missing)
+
     def missing_groups(self, rows: Any) -> Any:
         """1 where one of some rows misses a column group, shape (rows, G)."""
+        block, n_groups = self.source.rows(rows), self.layout.n_groups
         if not self.sparse:
-            group_column = self.column_order[self.group_start[:-1]]
-            return sparse.csr_array(np.isnan(self.values[rows][:, group_column]).astype(np.float64))
-        block = self._picked(rows).tocoo()
-        missing = np.isnan(block.data)
-        group = self.summary.column_group[block.col[missing]]
-        _, first = np.unique(block.row[missing] * self.n_groups + group, return_index=True)
-        entries = (block.row[missing][first], group[first])
-        return sparse.csr_array(
-            (np.ones(first.size), entries), shape=(block.shape[0], self.n_groups)
-        )
+            group_column = self.layout.column_order[self.layout.group_start[:-1]]
+            return sparse.csr_array(np.isnan(block[:, group_column]).astype(np.float64))
+        row, column = missing_of(block)
+        group = self.summary.column_group[column]
+        _, first = np.unique(row * n_groups + group, return_index=True)
+        entries = (row[first], group[first])
+        return sparse.csr_array((np.ones(first.size), entries), shape=(block.shape[0], n_groups))
 
-    def to_layout(self, by_column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Bring an array (..., D) from the user's column order into layout order."""
-        return np.ascontiguousarray(by_column[..., self.column_order])
 
-    def from_layout(self, by_position: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Bring an array (..., D) from layout order back into the user's column order."""
-        by_column = np.empty_like(by_position)
-        by_column[..., self.column_order] = by_position
-        return by_column
+def missing_of(block: Any) -> tuple[IntArray, IntArray]:
+    """Rows and columns of the NaN that a sparse block stores."""
+    entries = block.tocoo()
+    missing = np.isnan(entries.data)
+    return entries.row[missing].astype(np.int64), entries.col[missing].astype(np.int64)

@@ -6,20 +6,22 @@ one quadratic form, so both kinds of pattern are numbered here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
-from ibp.parallel import Workers, ranges
+from ibp.data.source import RowSource, as_source, is_sparse
+from ibp.parallel import Executor, Threads, ranges
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 # Rows (dense) and stored entries (sparse) that are looked at together: a megabyte or so.
 ROWS_AT_ONCE = 256
+SPARSE_ROWS_AT_ONCE = 4096
 STORED_AT_ONCE = 1 << 19
 # Rows with nothing missing, and rows beyond the patterns we keep count of.
 COMPLETE, OWN_PATTERN = 0, -1
@@ -89,20 +91,17 @@ class Summary:
         return float(max(np.fmax.reduce(self.highest), -np.fmin.reduce(self.lowest)))
 
 
-def summarize(values: Any, workers: Workers | None = None) -> Summary:
-    """Look at every entry once; a matrix of N x D, NaN where missing, dense or CSR."""
-    workers = workers or Workers()
-    if sparse.issparse(values):
-        return _summarize_sparse(values)
-    n_rows, n_columns = values.shape
+def summarize(values: Any, executor: Executor | None = None) -> Summary:
+    """Look at every entry once; a source or a matrix of N x D, NaN where missing, dense or CSR."""
+    source = as_source(values)
+    if is_sparse(source):
+        return _summarize_sparse(source)
+    n_rows, n_columns = source.shape
     patterns = PatternBook(n_rows, n_columns)
-    moments = Moments.none(n_columns)
-
-    def look(rows: slice) -> tuple[Moments, npt.NDArray[np.bool_] | None]:
-        return _look_at(values[rows])
-
+    moments = ColumnMoments.none(n_columns)
     pieces = ranges(n_rows, ROWS_AT_ONCE)
-    for rows, (piece, missing) in zip(pieces, workers.map(look, pieces), strict=True):
+    looks = (executor or Threads()).map(_look_at, source, pieces)
+    for rows, (piece, missing) in zip(pieces, looks, strict=True):
         moments = moments.joined(piece)
         if missing is not None:
             patterns.enter(rows, missing)
@@ -110,7 +109,7 @@ def summarize(values: Any, workers: Workers | None = None) -> Summary:
 
 
 @dataclass(frozen=True)
-class Moments:
+class ColumnMoments:
     """Column moments of some rows."""
 
     counts: IntArray
@@ -120,12 +119,12 @@ class Moments:
     highest: FloatArray
 
     @classmethod
-    def none(cls, n_columns: int) -> Moments:
+    def none(cls, n_columns: int) -> ColumnMoments:
         """Of no rows."""
         zeros, nans = np.zeros(n_columns), np.full(n_columns, np.nan)
         return cls(np.zeros(n_columns, dtype=np.int64), zeros, zeros, nans, nans)
 
-    def joined(self, other: Moments) -> Moments:
+    def joined(self, other: ColumnMoments) -> ColumnMoments:
         """Of both sets of rows (Chan's rule)."""
         counts = self.counts + other.counts
         weight = other.counts / np.maximum(counts, 1)
@@ -133,7 +132,7 @@ class Moments:
             delta = other.means - self.means
             means = self.means + delta * weight
             squares = self.squares + other.squares + delta**2 * self.counts * weight
-        return Moments(
+        return ColumnMoments(
             counts,
             means,
             squares,
@@ -151,12 +150,13 @@ class Moments:
         )
 
 
-def _look_at(block: npt.NDArray[np.floating]) -> tuple[Moments, npt.NDArray[np.bool_] | None]:
-    """Moments of a block of rows, and what is missing in it, if anything is.
+def _look_at(source: RowSource, rows: slice) -> tuple[ColumnMoments, npt.NDArray[np.bool_] | None]:
+    """Moments of some rows, and what is missing in them, if anything is.
 
     Sums are of differences from one observed entry of each column, which are as small as the data
     allow: in single precision the mean of a large offset would otherwise lose digits.
     """
+    block = source.rows(rows)
     n_rows, n_columns = block.shape
     missing = np.isnan(block)
     counts = np.full(n_columns, n_rows, dtype=np.int64)
@@ -176,7 +176,7 @@ def _look_at(block: npt.NDArray[np.floating]) -> tuple[Moments, npt.NDArray[np.b
         squares = np.einsum("nd,nd->d", difference, difference).astype(np.float64)
         squares = np.maximum(squares - counts * shift**2, 0.0)
     lowest, highest = (np.where(counts > 0, bound, np.nan) for bound in (lowest, highest))
-    moments = Moments(counts, base + shift, squares, lowest, highest)
+    moments = ColumnMoments(counts, base + shift, squares, lowest, highest)
     return moments, missing if anything_missing else None
 
 
@@ -244,16 +244,14 @@ class PatternBook:
         return renumbered[inverse.ravel()].astype(np.int64)
 
 
-def _summarize_sparse(values: Any) -> Summary:
-    """The same for a CSR matrix, from its stored entries; the others are zeros."""
-    n_rows, n_columns = values.shape
+def _summarize_sparse(source: RowSource) -> Summary:
+    """The same for rows that are sparse, from their stored entries; the others are zeros."""
+    n_rows, n_columns = source.shape
     patterns = PatternBook(n_rows, n_columns)
     sums, counts = np.zeros(n_columns), np.full(n_columns, n_rows, dtype=np.int64)
     stored = np.zeros(n_columns, dtype=np.int64)
     lowest, highest = np.full(n_columns, np.inf), np.full(n_columns, -np.inf)
-    pieces = ranges(values.data.size, STORED_AT_ONCE)
-    for piece in pieces:
-        data, columns = values.data[piece], values.indices[piece]
+    for data, columns in _stored_entries(source):
         missing = np.isnan(data)
         if missing.any():
             counts -= np.bincount(columns[missing], minlength=n_columns)
@@ -270,17 +268,33 @@ def _summarize_sparse(values: Any) -> Summary:
     with np.errstate(invalid="ignore", over="ignore"):
         means = sums / np.maximum(counts, 1)
         squares = (counts - stored) * means**2
-        for piece in pieces:
-            columns = values.indices[piece]
-            deviation = values.data[piece] - means[columns]
+        for data, columns in _stored_entries(source):
+            deviation = data - means[columns]
             deviation[np.isnan(deviation)] = 0.0
             squares += np.bincount(columns, weights=deviation**2, minlength=n_columns)
     if (counts < n_rows).any():
-        for row in _rows_of(values.indptr, np.flatnonzero(np.isnan(values.data))):
-            entries = slice(values.indptr[row], values.indptr[row + 1])
-            absent = values.indices[entries][np.isnan(values.data[entries])]
-            patterns.enter_row(int(row), np.sort(absent).astype(np.int64))
-    return Moments(counts, means, squares, lowest, highest).summary(patterns)
+        for rows in ranges(n_rows, SPARSE_ROWS_AT_ONCE):
+            block = source.rows(rows)
+            for row in _rows_of(block.indptr, np.flatnonzero(np.isnan(block.data))):
+                entries = slice(block.indptr[row], block.indptr[row + 1])
+                absent = block.indices[entries][np.isnan(block.data[entries])]
+                patterns.enter_row(rows.start + int(row), np.sort(absent).astype(np.int64))
+    return ColumnMoments(counts, means, squares, lowest, highest).summary(patterns)
+
+
+def _stored_entries(source: RowSource) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+    """Values and columns of all stored entries, in pieces of one size whatever the rows hold."""
+    data: npt.NDArray[Any] = np.empty(0, dtype=source.dtype)
+    columns: npt.NDArray[Any] = np.empty(0, dtype=np.int32)
+    for rows in ranges(source.shape[0], SPARSE_ROWS_AT_ONCE):
+        block = source.rows(rows)
+        data, columns = np.append(data, block.data), np.append(columns, block.indices)
+        n_whole = data.size // STORED_AT_ONCE * STORED_AT_ONCE
+        for piece in ranges(n_whole, STORED_AT_ONCE):
+            yield data[piece], columns[piece]
+        data, columns = data[n_whole:], columns[n_whole:]
+    if data.size:
+        yield data, columns
 
 
 def _rows_of(indptr: npt.NDArray[np.integer], entries: IntArray) -> IntArray:

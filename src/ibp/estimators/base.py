@@ -8,17 +8,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from joblib import effective_n_jobs
-from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from ibp.blas import reconstruct
-from ibp.data import Observations, summarize
+from ibp.data import Observations, RowSource, all_rows, summarize
+from ibp.data.observations import missing_of
+from ibp.errors import InvalidValueError
 from ibp.estimators.fitting import IterativeEstimator
 from ibp.evaluate import Explanation, expected_entries, row_log_likelihood
-from ibp.parallel import Workers
-from ibp.persistence import save_model
+from ibp.persistence import SavedArray, save_model
+from ibp.registry import card_of
 from ibp.validation import check_matrix, check_range
 
 FloatArray = npt.NDArray[np.float64]
@@ -30,12 +30,12 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
     # What a model file holds, here and in the classes that extend this one: arrays by type and
     # axes (K features, D columns, R restarts), plain values, and arrays with a row (N) per training
     # row, which may be left out.
-    saved_arrays: ClassVar[dict[str, tuple[Any, str]]] = {
-        "components_": (np.float64, "KD"),
-        "intercept_": (np.float64, "D"),
-        "restart_evidence_": (np.float64, "R"),
-        "restart_n_components_": (np.int64, "R"),
-        "restart_similarity_": (np.float64, "RK"),
+    saved_arrays: ClassVar[dict[str, SavedArray]] = {
+        "components_": SavedArray(np.float64, "KD"),
+        "intercept_": SavedArray(np.float64, "D"),
+        "restart_evidence_": SavedArray(np.float64, "R"),
+        "restart_n_components_": SavedArray(np.int64, "R"),
+        "restart_similarity_": SavedArray(np.float64, "RK"),
     }
     saved_values: ClassVar[dict[str, type]] = {
         "n_components_": int,
@@ -48,12 +48,12 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
         "ending_": str,
         "restart_kept_": int,
     }
-    saved_rows: ClassVar[dict[str, tuple[Any, str]]] = {}
+    saved_rows: ClassVar[dict[str, SavedArray]] = {}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = self.accepts_sparse
+        tags.input_tags.sparse = card_of(self).accepts_sparse
         tags.transformer_tags.preserves_dtype = []  # codes have a type of their own
         return tags
 
@@ -63,8 +63,9 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
 
     def _observe(self, X: Any) -> Observations:
         """Validate new data."""
-        matrix = check_matrix(self, X, reset=False, accept_sparse=self.accepts_sparse)
-        summary = summarize(matrix, Workers(effective_n_jobs(self.n_jobs)))
+        matrix = check_matrix(self, X, reset=False)
+        with self._executor() as executor:
+            summary = summarize(matrix, executor)
         check_range(summary, matrix, X, fitting=False)
         return Observations.from_summary(matrix, summary, centre=self.intercept_)
 
@@ -121,7 +122,7 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
             Z, dtype=np.float64, ensure_min_features=0, ensure_min_samples=0, input_name="Z"
         )
         if codes.shape[1] != self.n_components_:
-            raise ValueError(
+            raise InvalidValueError(
                 f"Z has {codes.shape[1]} columns, but this model has {self.n_components_} features."
             )
         return reconstruct(codes, self.components_) + self.intercept_
@@ -141,7 +142,7 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
         """
         check_is_fitted(self)
         observations = self._observe(X)
-        matrix = observations.values
+        matrix = all_rows(observations.source)
         explanation = self._explain(observations)
         if observations.sparse:
             return _impute_sparse(matrix, explanation)
@@ -169,7 +170,7 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
         """
         check_is_fitted(self)
         seen = self._observe(X)
-        return self._log_likelihood(seen, seen.values, None)[0]
+        return self._log_likelihood(seen, seen.source)[0]
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log-likelihood of the observed entries, given each row's own features.
@@ -191,9 +192,9 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
         """
         check_is_fitted(self)
         seen = self._observe(X)
-        sums, counts = self._log_likelihood(seen, seen.values, None)
+        sums, counts = self._log_likelihood(seen, seen.source)
         if counts.sum() == 0:
-            raise ValueError("X has no observed entry to score.")
+            raise InvalidValueError("has no observed entry to score", about="X")
         return float(sums.sum() / counts.sum())
 
     def score_heldout(self, X_seen: Any, X_true: Any) -> float:
@@ -212,17 +213,17 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
             Mean over the entries missing in ``X_seen`` and present in ``X_true``.
         """
         check_is_fitted(self)
-        seen, true = self._observe(X_seen), self._observe(X_true).values
-        if seen.values.shape != true.shape:
-            raise ValueError(
+        seen, true = self._observe(X_seen), self._observe(X_true)
+        if seen.source.shape != true.source.shape:
+            raise InvalidValueError(
                 "X_seen and X_true must have one shape; they have "
-                f"{seen.values.shape} and {true.shape}."
+                f"{seen.source.shape} and {true.source.shape}."
             )
-        if seen.sparse != sparse.issparse(true):
-            raise ValueError("X_seen and X_true must both be dense, or both be sparse.")
-        sums, counts = self._log_likelihood(seen, true, seen.values)
+        if seen.sparse != true.sparse:
+            raise InvalidValueError("X_seen and X_true must both be dense, or both be sparse.")
+        sums, counts = self._log_likelihood(seen, true.source, seen.source)
         if counts.sum() == 0:
-            raise ValueError("No entry is missing in X_seen and present in X_true.")
+            raise InvalidValueError("No entry is missing in X_seen and present in X_true.")
         return float(sums.sum() / counts.sum())
 
     def save(
@@ -250,19 +251,19 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
         """Take back the further arrays of a model file."""
 
     def _log_likelihood(
-        self, seen: Observations, scored: Any, hidden_from: Any
+        self, seen: Observations, scored: RowSource, hidden_from: RowSource | None = None
     ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
-        how = self._explain(seen)
+        found = self._explain(seen)
         return row_log_likelihood(
-            scored, how.codes, how.components, how.intercept, how.noise_std, hidden_from
+            scored, found.codes, found.components, found.intercept, found.noise_std, hidden_from
         )
 
 
-def _impute_sparse(matrix: Any, how: Explanation) -> Any:
+def _impute_sparse(matrix: Any, found: Explanation) -> Any:
     """Replace stored NaN; what is not stored is an observed zero."""
     filled = matrix.copy()
-    missing = np.isnan(filled.data)
-    row = np.repeat(np.arange(filled.shape[0]), np.diff(filled.indptr))[missing]
-    column = filled.indices[missing]
-    filled.data[missing] = expected_entries(how.codes, how.components, how.intercept, row, column)
+    row, column = missing_of(filled)
+    filled.data[np.isnan(filled.data)] = expected_entries(
+        found.codes, found.components, found.intercept, row, column
+    )
     return filled

@@ -81,7 +81,6 @@ restart_kept_, restart_similarity_, notes_
     40
     """
 
-    accepts_sparse: ClassVar[bool] = False
     nonnegative: ClassVar[bool] = False
     tol: float = 0.0  # a search has an end, it does not converge
 
@@ -139,13 +138,14 @@ restart_kept_, restart_similarity_, notes_
             **self._method_settings(observations),
         )
 
-    def _keep_state(self, method: Any, state: Any) -> None:
-        from_layout = state.observations.from_layout
+    def _keep_state(self, method: Any, context: Any, state: Any) -> None:
+        observations, fit = context.observations, state.fit
+        restore = observations.layout.restore
         self.assignments_ = np.ascontiguousarray(state.assignments)
         self.feature_counts_ = np.count_nonzero(self.assignments_, axis=0).astype(np.int64)
-        self.components_ = from_layout(state.factor_mean)
-        self.components_std_ = from_layout(state.factor_std)
-        self.intercept_ = from_layout(state.observations.centre + state.intercept.mean)
+        self.components_ = restore(fit.factor_mean)
+        self.components_std_ = restore(fit.factor_std(observations))
+        self.intercept_ = restore(observations.centre + fit.intercept_mean)
         self.n_components_ = state.n_components
         self._keep_hyperparameters(state.hyperparameters)
         self.evidence_ = float(state.score)

@@ -8,18 +8,18 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-from joblib import effective_n_jobs
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from ibp.data import Observations
+from ibp.errors import InvalidValueError
 from ibp.estimators.base import LatentFeatureModel
 from ibp.estimators.fitting import init_constraint, keep_parameters
 from ibp.estimators.hyperparameters import hyperparameters_of, intercept_std_of
 from ibp.estimators.starting import check_limit, starting_point
 from ibp.model import Hyperparameters
 from ibp.model.sampling import sample_data
-from ibp.parallel import Workers
+from ibp.persistence import SavedArray
 from ibp.random_state import spawn_generators
 
 FloatArray = npt.NDArray[np.float64]
@@ -31,9 +31,9 @@ LARGEST_LOG_ODDS = 36.0
 class BinaryFeatureModel(LatentFeatureModel):
     """A model whose rows have a feature or do not."""
 
-    saved_arrays: ClassVar[dict[str, tuple[Any, str]]] = {
-        "components_std_": (np.float64, "KD"),
-        "feature_counts_": (np.int64, "K"),
+    saved_arrays: ClassVar[dict[str, SavedArray]] = {
+        "components_std_": SavedArray(np.float64, "KD", negative=False),
+        "feature_counts_": SavedArray(np.int64, "K", negative=False),
     }
     saved_values: ClassVar[dict[str, type]] = {"alpha_": float, "factor_std_": float}
 
@@ -85,7 +85,6 @@ class BinaryFeatureModel(LatentFeatureModel):
             "start": start,
             "hyperparameters": hyperparameters,
             "intercept_std": intercept_std_of(self, observations, hyperparameters.noise_std),
-            "n_jobs": effective_n_jobs(self.n_jobs),
         }
 
     def _keep_hyperparameters(self, hyperparameters: Hyperparameters) -> None:
@@ -146,7 +145,7 @@ class BinaryFeatureModel(LatentFeatureModel):
         """
         check_is_fitted(self)
         if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
-            raise ValueError(f"n_samples must be a positive integer; it is {n_samples!r}")
+            raise InvalidValueError(f"n_samples must be a positive integer; it is {n_samples!r}")
         if random_state is None:
             random_state = self.random_state
         (rng,) = spawn_generators(random_state, 1)
@@ -214,15 +213,19 @@ class HardAssignmentModel(BinaryFeatureModel):
             thorough=self.row_start == "current",
             node_budget=self.node_budget,
         )
-        workers = Workers(effective_n_jobs(self.n_jobs))
-        return frozen.assign(observations, workers, with_losses=with_losses)
+        with self._executor() as executor:
+            return frozen.assign(observations, executor, with_losses=with_losses)
 
 
 class SoftAssignmentModel(BinaryFeatureModel):
     """A model that knows the probabilities of a row's features, by mean-field inference."""
 
-    saved_arrays: ClassVar[dict[str, tuple[Any, str]]] = {"stick_parameters_": (np.float64, "K2")}
-    saved_rows: ClassVar[dict[str, tuple[Any, str]]] = {"codes_": (np.float64, "NK")}
+    saved_arrays: ClassVar[dict[str, SavedArray]] = {
+        "stick_parameters_": SavedArray(np.float64, "K2", negative=False)
+    }
+    saved_rows: ClassVar[dict[str, SavedArray]] = {
+        "codes_": SavedArray(np.float64, "NK", negative=False)
+    }
 
     @property
     def assignments_(self) -> npt.NDArray[np.uint8]:
@@ -234,11 +237,11 @@ class SoftAssignmentModel(BinaryFeatureModel):
 
     @abstractmethod
     def _frozen(self) -> Any:
-        """What places new rows, with an ``assign(observations, workers)``."""
+        """What places new rows, with an ``assign(observations, executor)``."""
 
     def _codes(self, observations: Observations) -> FloatArray:
-        workers = Workers(effective_n_jobs(self.n_jobs))
-        return np.asarray(self._frozen().assign(observations, workers))
+        with self._executor() as executor:
+            return np.asarray(self._frozen().assign(observations, executor))
 
     def _margins(self, observations: Observations) -> FloatArray:
         """Log-odds in favour of what is more probable, as far as they can be told."""

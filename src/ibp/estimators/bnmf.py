@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from joblib import effective_n_jobs
 from sklearn.utils._param_validation import Interval
 
 from ibp.data import Observations
@@ -15,7 +14,7 @@ from ibp.estimators.base import LatentFeatureModel
 from ibp.estimators.fitting import init_constraint, keep_parameters
 from ibp.estimators.hyperparameters import hyperparameters_of
 from ibp.estimators.starting import check_limit, check_not_empty, starting_point
-from ibp.parallel import Workers
+from ibp.persistence import SavedArray
 
 
 class BNMF(LatentFeatureModel):
@@ -84,8 +83,9 @@ restart_kept_, restart_similarity_, notes_
     True
     """
 
-    real_codes: ClassVar[bool] = True
-    saved_rows: ClassVar[dict[str, tuple[Any, str]]] = {"codes_": (np.float64, "NK")}
+    saved_rows: ClassVar[dict[str, SavedArray]] = {
+        "codes_": SavedArray(np.float64, "NK", negative=False)
+    }
     saved_values: ClassVar[dict[str, type]] = {"code_rate_": float, "factor_rate_": float}
 
     code_rate: float
@@ -139,7 +139,6 @@ restart_kept_, restart_similarity_, notes_
             factor_rate=self._factor_rate(observations),
             inner_sweeps=int(self.inner_sweeps),
             start=start,
-            n_jobs=effective_n_jobs(self.n_jobs),
         )
 
     def _factor_rate(self, observations: Observations) -> float:
@@ -148,15 +147,15 @@ restart_kept_, restart_similarity_, notes_
         mean_square = observations.sum_of_squares / max(observations.n_observed, 1)
         return float(self.n_components / (self.code_rate * (np.sqrt(mean_square) or 1.0)))
 
-    def _keep_state(self, method: Any, state: Any) -> None:
+    def _keep_state(self, method: Any, context: Any, state: Any) -> None:
         used = state.in_use
         self.codes_ = np.ascontiguousarray(state.codes[:, used])
-        self.components_ = state.components[used]
-        self.intercept_ = np.zeros(state.observations.n_features)
+        self.components_ = context.observations.layout.restore(state.factors)[used]
+        self.intercept_ = np.zeros(context.observations.n_features)
         self.n_components_ = int(used.sum())
         self.noise_std_ = state.noise_std
         self.code_rate_, self.factor_rate_ = method.code_rate, method.factor_rate
-        self.evidence_ = float(method.report(state).evidence)
+        self.evidence_ = float(method.report(context, state).evidence)
 
     def _training_codes(self) -> npt.NDArray[np.float64]:
         return np.asarray(self.codes_)
@@ -165,4 +164,5 @@ restart_kept_, restart_similarity_, notes_
         from ibp.methods.bnmf import FrozenBNMF  # compiled code: loaded when it is needed
 
         frozen = FrozenBNMF(self.components_, self.noise_std_**2, self.code_rate_)
-        return np.asarray(frozen.codes(observations, Workers(effective_n_jobs(self.n_jobs))))
+        with self._executor() as executor:
+            return np.asarray(frozen.codes(observations, executor))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 import warnings
 from abc import abstractmethod
-from contextlib import nullcontext
 from copy import copy
 from functools import partial
 from numbers import Integral, Real
@@ -24,10 +23,12 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from ibp.blas import single_threaded_blas
 from ibp.data.observations import Observations
 from ibp.data.summary import summarize
+from ibp.errors import EndingWarning, InvalidTypeError, InvalidValueError
 from ibp.estimators.observing import CallbackSupportMixin, Restarts, TaskTree
 from ibp.loop import Observer, Run, run
-from ibp.parallel import Workers
+from ibp.parallel import Executor, Threads
 from ibp.random_state import spawn_generators
+from ibp.registry import card_of
 from ibp.validation import (
     check_columns_observed,
     check_matrix,
@@ -37,13 +38,15 @@ from ibp.validation import (
 )
 
 
+class NotConvergedWarning(EndingWarning, ConvergenceWarning):
+    """A fit that ended before it had converged."""
+
+
 class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     """An estimator that the one loop fits."""
 
-    # What a method can do, for the error messages and warnings.
-    accepts_sparse: ClassVar[bool] = True
+    # Whether sums of factors are never negative.
     nonnegative: ClassVar[bool] = True
-    real_codes: ClassVar[bool] = False
     # A parameter of most estimators; the others have none.
     fit_intercept: bool = False
     # Parameters of all.
@@ -79,13 +82,18 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         "verbose": ["verbose"],
     }
 
-    @abstractmethod
-    def _method(self, observations: Observations) -> Any:
-        """The method that the settings stand for."""
+    @property
+    def real_codes(self) -> bool:
+        """Whether rows have features to some degree."""
+        return card_of(self).codes == "real"
 
     @abstractmethod
-    def _keep_state(self, method: Any, state: Any) -> None:
-        """Turn the final state into attributes, columns in the user's order."""
+    def _method(self, observations: Observations) -> Any:
+        """Make the method that the settings stand for."""
+
+    @abstractmethod
+    def _keep_state(self, method: Any, context: Any, state: Any) -> None:
+        """Turn the final state into attributes, with the columns in the user's order."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Get the parameters; a model given as ``init`` is data, not a part with its own.
@@ -117,7 +125,7 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         """
         for name in params:
             if "__" in name:
-                raise ValueError(
+                raise InvalidValueError(
                     f"Invalid parameter {name!r}: {type(self).__name__} has no nested parameters."
                 )
         return super().set_params(**params)
@@ -153,22 +161,27 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     @abstractmethod
     def _training_codes(self) -> Any:
-        """The codes of the training rows."""
+        """Return the codes of the training rows."""
 
     def _fit(self, X: Any, unsupported: dict[str, Any]) -> bool:
-        """Validate and run; whether the user broke it off."""
+        """Validate the data and run; return whether the user broke it off."""
         if unsupported.get("sample_weight", 0) is None:
             del unsupported["sample_weight"]
         if unsupported:
-            raise TypeError(
-                f"{type(self).__name__}.fit does not support {', '.join(sorted(unsupported))}. "
-                "For integer sample weights repeat the rows."
+            raise InvalidTypeError(
+                f"{type(self).__name__}.fit does not support {', '.join(sorted(unsupported))}",
+                "For integer sample weights repeat the rows",
             )
-        return self._run(X, self._observe_training_data(X))
+        with self._executor() as executor:
+            return self._run(X, self._observe_training_data(X, executor), executor)
 
-    def _observe_training_data(self, X: Any) -> Observations:
-        matrix = check_matrix(self, X, reset=True, accept_sparse=self.accepts_sparse)
-        summary = summarize(matrix, Workers(effective_n_jobs(self.n_jobs)))
+    def _executor(self) -> Threads:
+        """What runs pieces of work in a fit, or in a prediction."""
+        return Threads(effective_n_jobs(self.n_jobs))
+
+    def _observe_training_data(self, X: Any, executor: Executor) -> Observations:
+        matrix = check_matrix(self, X, reset=True)
+        summary = summarize(matrix, executor)
         check_range(summary, matrix, X, fitting=True)
         check_columns_observed(summary, X)
         warn_about_data(
@@ -180,9 +193,13 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         centre = summary.means if self.fit_intercept else None
         return Observations.from_summary(matrix, summary, centre=centre)
 
-    def _run(self, X: Any, observations: Observations) -> bool:
-        """Put method and loop together, and keep what they found; whether the user broke it off."""
-        from ibp.compiled import compilation_reported  # compiled code: loaded when it is needed
+    def _run(self, X: Any, observations: Observations, executor: Executor) -> bool:
+        """Put method and loop together and keep what they find.
+
+        Returns whether the user broke it off.
+        """
+        # Loads the compiler, which is not needed before.
+        from ibp.compiled import compilation_noticed, compilation_reported
 
         started = time.perf_counter()
         method = self._method(observations)
@@ -195,11 +212,12 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         restarts = Restarts(partial(self._fitted_from, method))
         tasks = TaskTree(self, X) if hasattr(self, "_skl_callbacks") else None
         observers: list[Observer] = [restarts] if self.n_init > 1 else []
-        with compilation_reported(_print_compilation) if self.verbose else nullcontext():
+        with compilation_reported(_print_compilation) if self.verbose else compilation_noticed():
             result = run(
                 method,
                 observations,
                 spawn_generators(self.random_state, self.n_init),
+                executor=executor,
                 max_iter=self.max_iter,
                 tol=self._loop_tol,
                 time_limit=time_limit,
@@ -216,13 +234,13 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         return bool(result.interrupted)
 
     def _keep_run(self, method: Any, result: Run[Any]) -> None:
-        """Make attributes of a run, the only one as far as it knows."""
+        """Make attributes of a run, as if it were the only one."""
         self.history_ = result.history.as_arrays()
-        self.n_iter_ = len(result.history.evidence)
+        self.n_iter_ = len(result.history.sweeps)
         self.converged_ = result.ending == "converged"
         self.ending_ = "interrupted" if result.interrupted else result.ending
         with single_threaded_blas():
-            self._keep_state(method, result.state)
+            self._keep_state(method, result.context, result.state)
         self.restart_kept_ = 0
         self.restart_evidence_ = np.array([result.evidence])
         self.restart_n_components_ = np.array([self.n_components_])
@@ -238,7 +256,7 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         self.restart_similarity_ = restarts.similarity(self.components_, flips)
 
     def _fitted_from(self, method: Any, result: Run[Any]) -> Self:
-        """A fitted estimator of its own, whatever happens to the state later."""
+        """Make a fitted estimator that does not change with the state later."""
         fitted = copy(self)
         fitted._keep_run(method, result)
         for name, value in vars(fitted).items():
@@ -248,7 +266,7 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     @property
     def _loop_tol(self) -> float:
-        """For the loop's own rule of convergence."""
+        """The tolerance for the loop's own rules of convergence."""
         return float(self.tol)
 
     def _callbacks(self) -> list[Any]:
@@ -256,9 +274,10 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         callbacks = [] if given is None else [given] if callable(given) else list(given)
         for callback in callbacks:
             if not callable(callback):
-                raise ValueError(
-                    f"callbacks holds {callback!r}, which cannot be called. Callbacks that follow "
-                    "scikit-learn's protocol are given to set_callbacks instead."
+                raise InvalidValueError(
+                    f"callbacks holds {callback!r}, which cannot be called",
+                    "Callbacks that follow scikit-learn's protocol are given to set_callbacks "
+                    "instead",
                 )
         return [_print_progress, *callbacks] if self.verbose else callbacks
 
@@ -268,7 +287,7 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         if result.ending == "max_iter" and self.tol > 0:
             self._warn(
                 f"No convergence within {self.max_iter} sweeps; increase max_iter or tol.",
-                ConvergenceWarning,
+                NotConvergedWarning,
             )
         if self.n_components_ == 0 and result.ending in ("converged", "max_iter"):
             remedy = "" if self.learn_hyperparameters else "set learn_hyperparameters=True, "
@@ -277,7 +296,7 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 f"{remedy}or try other starts with n_init."
             )
 
-    def _warn(self, message: str, category: type[Warning] = UserWarning) -> None:
+    def _warn(self, message: str, category: type[Warning] = EndingWarning) -> None:
         warnings.warn(message, category, stacklevel=level_of_user())
 
 
@@ -289,7 +308,7 @@ def keep_parameters(estimator: Any, given: dict[str, Any]) -> None:
 
 
 def init_constraint(*names: str) -> list[Any]:
-    """What ``init`` may be: one of some names, arrays, or a fitted model."""
+    """Say what ``init`` may be: one of some names, arrays, or a fitted model."""
     return [StrOptions(set(names)), dict, HasMethods(["fit", "transform"])]
 
 

@@ -73,11 +73,12 @@ class GibbsSampler(HardAssignmentModel):
         if result.ending == "max_iter" and self.n_iter_ > 0 and not result.state.chain.samples:
             self._warn(
                 f"burn_in={self.burn_in} and thin={self.thin} left none of {self.n_iter_} sweeps "
-                "to keep, so the last state is the only sample. Lower them, or increase max_iter."
+                "to keep, so the last state is the only sample. Lower them, or increase max_iter.",
+                UserWarning,
             )
 
-    def _keep_state(self, method: Any, state: Any) -> None:
-        self.samples_ = PosteriorSamples.of(state.chain.samples or [method.sample(state)])
+    def _keep_state(self, method: Any, context: Any, state: Any) -> None:
+        self.samples_ = PosteriorSamples.of(state.chain.samples or [method.sample(context, state)])
         best = self.samples_.best
         self.assignments_ = np.ascontiguousarray(best.assignments)
         self.components_, self.components_std_ = best.components.copy(), best.components_std.copy()
@@ -238,7 +239,6 @@ restart_kept_, restart_similarity_, notes_
     (2, True)
     """
 
-    accepts_sparse: ClassVar[bool] = False
     nonnegative: ClassVar[bool] = False
 
     def _method(self, observations: Observations) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ibp.data.observations import Observations
+from ibp.errors import InvalidValueError
 from ibp.model.hyperparameters import GammaPosterior, Hyperparameters
 
 # The paper fixes both standard deviations at three quarters of the data's.
@@ -45,9 +46,10 @@ def hyperparameters_of(
     priors = dict(zip(HYPERPRIORS, [(1.0, rate), (1.0, rate), (1.0, 1.0)], strict=True)) | given
     for name in needed:
         if not priors[name][1] > 0:
-            raise ValueError(
-                f"X is constant, so the default hyperprior of {name} has no scale. Give "
-                f"hyperpriors={{{name!r}: (shape, rate)}} or check the data."
+            raise InvalidValueError(
+                f"is constant, so the default hyperprior of {name} has no scale",
+                f"Give hyperpriors={{{name!r}: (shape, rate)}} or check the data",
+                about="X",
             )
     return Hyperparameters(
         GammaPosterior.starting_at(
@@ -82,15 +84,17 @@ def _standard_deviation(estimator: Any, name: str, observations: Observations) -
     scale = data_scale(estimator, observations)
     if given is None and not scale > 0:
         where = " in each column" if estimator.fit_intercept else ""
-        raise ValueError(
-            f"X is constant{where} (n_samples = {observations.n_samples}), so there is no "
-            f"scale to estimate {name} from. Give {name} explicitly or check the data."
+        raise InvalidValueError(
+            f"is constant{where} (n_samples = {observations.n_samples}), so there is no scale to "
+            f"estimate {name} from",
+            f"Give {name} explicitly or check the data",
+            about="X",
         )
     value = DEFAULT_STD_FRACTION * scale if given is None else float(given)
     if not SMALLEST_STD < value < LARGEST_STD:
-        raise ValueError(
-            f"{name} is {value:g}, whose square leaves the range of double precision. "
-            "Multiply X by a constant that brings it nearer to 1."
+        raise InvalidValueError(
+            f"{name} is {value:g}, whose square leaves the range of double precision",
+            "Multiply the data by a constant that brings it nearer to 1",
         )
     return value
 
@@ -102,14 +106,15 @@ def given_hyperpriors(
     priors = {}
     for name, pair in (hyperpriors or {}).items():
         if name not in needed:
-            raise ValueError(f"hyperpriors has the key {name!r}; it can have {', '.join(needed)}.")
+            known = ", ".join(needed)
+            raise InvalidValueError(f"hyperpriors has the key {name!r}", f"it can have {known}")
         try:
             shape, rate = (float(value) for value in pair)
             valid = 0 < shape < np.inf and 0 < rate < np.inf
         except (TypeError, ValueError):
             valid = False
         if not valid:
-            raise ValueError(
+            raise InvalidValueError(
                 f"hyperpriors[{name!r}] is {pair!r}; it must be a pair (shape, rate) of "
                 "positive numbers."
             )

@@ -10,8 +10,10 @@ import numpy.typing as npt
 from sklearn.utils._param_validation import Interval
 
 from ibp.data import Observations
+from ibp.errors import InvalidValueError
 from ibp.estimators.binary import SoftAssignmentModel
 from ibp.estimators.fitting import keep_parameters
+from ibp.persistence import SavedArray
 
 
 class INMF(SoftAssignmentModel):
@@ -80,8 +82,8 @@ restart_kept_, restart_similarity_, notes_
     """
 
     fit_intercept: bool = False
-    saved_arrays: ClassVar[dict[str, tuple[Any, str]]] = {
-        "components_covariance_": (np.float64, "DKK")
+    saved_arrays: ClassVar[dict[str, SavedArray]] = {
+        "components_covariance_": SavedArray(np.float64, "DKK")
     }
 
     power: float
@@ -124,9 +126,10 @@ restart_kept_, restart_similarity_, notes_
         from ibp.methods.inmf.method import INMFMethod  # compiled code: loaded when it is needed
 
         if self.damping is not None and self.damping < 1.0 - self.power:
-            raise ValueError(
+            raise InvalidValueError(
                 f"damping={self.damping} is too little for power={self.power}: the updates would "
-                f"overshoot. Give at least {1.0 - self.power:g}, or None."
+                "overshoot",
+                f"Give at least {1.0 - self.power:g}, or None",
             )
         settings = self._method_settings(observations)
         del settings["intercept_std"]
@@ -142,18 +145,19 @@ restart_kept_, restart_similarity_, notes_
     def _loop_tol(self) -> float:
         return 0.0  # the method itself knows when it has grown enough
 
-    def _keep_state(self, method: Any, state: Any) -> None:
-        frozen, solution = state.frozen(), state.solution
+    def _keep_state(self, method: Any, context: Any, state: Any) -> None:
+        layout, candidate = context.observations.layout, state.best_known
+        frozen = state.frozen(layout)
         self.components_, self.components_covariance_ = frozen.mean, frozen.covariance
-        self.components_std_ = state.observations.from_layout(np.sqrt(solution.variance))
-        self.intercept_ = np.zeros(state.observations.n_features)
-        self.codes_ = solution.probabilities
-        sticks = solution.sticks
+        self.components_std_ = layout.restore(np.sqrt(candidate.variance))
+        self.intercept_ = np.zeros(context.observations.n_features)
+        self.codes_ = candidate.probabilities
+        sticks = candidate.sticks
         self.stick_parameters_ = np.stack([sticks.counts, sticks.failures], axis=1)
-        self.n_components_ = solution.n_components
+        self.n_components_ = candidate.n_components
         self.feature_counts_ = np.count_nonzero(self.assignments_, axis=0).astype(np.int64)
-        self._keep_hyperparameters(solution.hyperparameters)
-        self.evidence_ = float(solution.objective)
+        self._keep_hyperparameters(candidate.hyperparameters)
+        self.evidence_ = float(candidate.objective)
 
     def _draw_factors(self, rng: np.random.Generator) -> npt.NDArray[np.float64]:
         """Factors from the Gaussians of each column; what falls below zero is put there."""
@@ -163,8 +167,8 @@ restart_kept_, restart_similarity_, notes_
         return np.maximum(drawn.T, 0.0)
 
     def _frozen(self) -> Any:
+        from ibp.methods.inmf.candidate import FeatureProbabilities
         from ibp.methods.inmf.rows import FrozenINMF  # compiled code: loaded when it is needed
-        from ibp.methods.inmf.solution import FeatureProbabilities
 
         sticks = FeatureProbabilities(self.stick_parameters_[:, 0], self.n_samples_fit_)
         return FrozenINMF(

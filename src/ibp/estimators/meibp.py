@@ -7,16 +7,18 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-from joblib import effective_n_jobs
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ibp.data.observations import Observations
+from ibp.errors import InvalidValueError
 from ibp.estimators.binary import HardAssignmentModel
 from ibp.estimators.fitting import init_constraint, keep_parameters
 from ibp.estimators.hyperparameters import hyperparameters_of, intercept_std_of
 from ibp.estimators.starting import check_codes, check_limit, check_numbers, start_of_fitted
 from ibp.model import truncated_normal
+from ibp.model.ibp_prior import EQUIVALENCE_CLASSES
+from ibp.persistence import SavedArray
 
 
 class MEIBP(HardAssignmentModel):
@@ -182,9 +184,9 @@ default="exact"
             "shuffle": ["boolean"],
         }
     )
-    saved_arrays: ClassVar[dict[str, tuple[Any, str]]] = {
-        "factor_location_": (np.float64, "KD"),
-        "factor_scale_": (np.float64, "KD"),
+    saved_arrays: ClassVar[dict[str, SavedArray]] = {
+        "factor_location_": SavedArray(np.float64, "KD"),
+        "factor_scale_": SavedArray(np.float64, "KD", negative=False),
     }
 
     def __init__(
@@ -280,18 +282,17 @@ default="exact"
             start,
             hyperparameters,
             intercept_std=intercept_std_of(self, observations, hyperparameters.noise_std),
-            prior=self.prior,
+            prior=EQUIVALENCE_CLASSES[self.prior],
             optimizer=self.optimizer,
             row_start=self.row_start,
             block_size=self.block_size if self.block_size == "auto" else int(self.block_size),
             shuffle=bool(self.shuffle),
             node_budget=int(self.node_budget),
-            n_jobs=effective_n_jobs(self.n_jobs),
         )
 
-    def _keep_state(self, method: Any, state: Any) -> None:
-        from_layout = state.observations.from_layout
-        self.intercept_ = from_layout(state.observations.centre + state.intercept.mean)
+    def _keep_state(self, method: Any, context: Any, state: Any) -> None:
+        from_layout = context.observations.layout.restore
+        self.intercept_ = from_layout(context.observations.centre + state.intercept.mean)
         self.components_ = from_layout(state.factors.mean)
         self.components_std_ = from_layout(np.sqrt(state.factors.variance))
         self.factor_location_ = from_layout(state.factors.location)
@@ -300,7 +301,7 @@ default="exact"
         self.feature_counts_ = state.statistics.counts
         self.n_components_ = state.n_components
         self._keep_hyperparameters(state.hyperparameters)
-        evidence = method.evidence(state)
+        evidence = method.evidence(context, state)
         self.evidence_ = float(evidence.total)
         self.evidence_parts_ = {name: float(value) for name, value in vars(evidence).items()}
 
@@ -345,16 +346,16 @@ default="exact"
         allowed = needed | ({"intercept"} if self.fit_intercept else set())
         if not needed <= set(init) <= allowed:
             also = " and may have 'intercept'" if self.fit_intercept else ""
-            raise ValueError(
+            raise InvalidValueError(
                 f"init must have the keys 'Z', 'mu' and 'sigma'{also}; it has "
                 f"{', '.join(repr(k) for k in init)}."
             )
         codes = check_codes(init["Z"], observations.n_samples)
         if not np.isin(codes, (0, 1)).all():
-            raise ValueError("init['Z'] must hold zeros and ones only.")
+            raise InvalidValueError("init['Z'] must hold zeros and ones only.")
         shape = (codes.shape[1], observations.n_features)
         location, scale = (check_numbers(init, key, shape) for key in ("mu", "sigma"))
         if not (scale > 0).all():
-            raise ValueError("init['sigma'] must be positive.")
+            raise InvalidValueError("init['sigma'] must be positive.")
         intercept = check_numbers(init, "intercept", shape[1:]) if "intercept" in init else None
         return GivenStart(codes.astype(np.uint8), location, scale, intercept)

@@ -1,4 +1,4 @@
-"""What watches a fit: the record of its restarts, and scikit-learn's callbacks if it has them."""
+"""Observers of a fit: one keeps a record of its restarts, one tells scikit-learn's callbacks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ try:  # scikit-learn 1.9 and later; experimental there
 except ImportError:
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Nothing to support."""
+        """Stands in for scikit-learn's own, and supports nothing."""
 
 
 class Restarts(Observer):
@@ -24,9 +24,9 @@ class Restarts(Observer):
     Attributes
     ----------
     evidence : list of float
-        Of each restart.
+        The evidence of each restart.
     components : list of ndarray of shape (n_components, n_features)
-        Of each restart, scaled to length one.
+        The components of each restart, scaled to length one.
     """
 
     def __init__(self, fitted_from: Any) -> None:
@@ -35,7 +35,7 @@ class Restarts(Observer):
         self.components: list[npt.NDArray[np.floating]] = []
 
     def restart_ended(self, run: Run[Any]) -> None:
-        """Keep what is needed of it; of one that was cut short only if it is the best."""
+        """Keep what is needed of a restart, if it was not cut short or is the best."""
         cut_short = run.ending not in ("converged", "max_iter")
         if cut_short and self.evidence and not run.evidence > max(self.evidence):
             return  # that its features differ would say nothing
@@ -46,11 +46,11 @@ class Restarts(Observer):
 
     @property
     def kept(self) -> int:
-        """The restart of highest evidence, the first of equals, as in the loop."""
+        """The number of the restart of highest evidence, the first of equals, as in the loop."""
         return int(np.argmax(self.evidence))
 
     def similarity(self, components: npt.NDArray[np.float64], flips: bool) -> Any:
-        """Of each feature to its match in each restart; ones for the restart kept."""
+        """Return each feature's similarity to its match in each restart, 1 for the restart kept."""
         rows = np.ones((len(self.evidence), components.shape[0]))
         for restart, others in enumerate(self.components):
             if restart != self.kept:
@@ -70,17 +70,17 @@ class TaskTree(Observer):
         self.sweep: Any = None
 
     def restart_begins(self) -> None:
-        """A task of at most so many sweeps."""
+        """Begin a task of at most ``max_iter`` sweeps."""
         self.restart = self.root.subcontext("restart", max_subtasks=self.max_iter)
         self.restart.call_on_fit_task_begin(**self.told)
 
     def sweep_begins(self) -> None:
-        """A task with no further parts."""
+        """Begin a task that has no further parts."""
         self.sweep = self.restart.subcontext("sweep")
         self.sweep.call_on_fit_task_begin(**self.told)
 
     def sweep_ended(self, progress: Progress) -> bool:
-        """Whether a callback wants the fit to end."""
+        """End the task of the sweep, and return whether a callback wants the fit to end."""
         return bool(
             self.sweep.call_on_fit_task_end(
                 **self.told, reconstruction_attributes=lambda: _attributes(progress.fitted_model())
@@ -88,18 +88,18 @@ class TaskTree(Observer):
         )
 
     def restart_ended(self, run: Run[Any]) -> None:
-        """All sweeps of a restart are done."""
+        """End the task of the restart."""
         self.restart.call_on_fit_task_end(**self.told)
 
     def fit_ended(self, estimator: Any) -> None:
-        """The estimator has its attributes."""
+        """End the task of the fit, when the estimator has its attributes."""
         self.root.call_on_fit_task_end(
             **self.told, reconstruction_attributes=lambda: _attributes(estimator)
         )
 
 
 def _attributes(fitted: Any) -> dict[str, Any]:
-    """What fitting has added to an estimator."""
+    """Return what fitting has added to an estimator."""
     return {
         name: value
         for name, value in vars(fitted).items()

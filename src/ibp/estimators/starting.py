@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from ibp.data.observations import Observations
+from ibp.data import Observations, all_rows
+from ibp.errors import InvalidValueError
+from ibp.registry import METHODS
 from ibp.starts.codes_and_factors import CodesAndFactors
 
 FloatArray = npt.NDArray[np.float64]
@@ -29,8 +31,6 @@ def starting_point(estimator: Any, observations: Observations) -> CodesAndFactor
 
 def start_of_method(label: str, estimator: Any, observations: Observations) -> CodesAndFactors:
     """The codes that the method of a label finds, with the same seed and number of features."""
-    from ibp.registry import METHODS
-
     first = METHODS[label](
         n_components=estimator.n_components,
         random_state=estimator.random_state,
@@ -38,7 +38,7 @@ def start_of_method(label: str, estimator: Any, observations: Observations) -> C
         time_limit=estimator.time_limit,
         verbose=estimator.verbose,
     )
-    values = observations.values
+    values = all_rows(observations.source)
     if first.nonnegative and not first.fit_intercept and not observations.sparse:
         values = values - np.fmin.reduce(observations.summary.lowest)  # as the paper does
     interrupted = first._fit(values, {})
@@ -54,19 +54,19 @@ def start_of_fitted(model: Any, estimator: Any, observations: Observations) -> C
         "makes unfitted copies: give a dict with its 'Z' and factors there.)",
     )
     if not hasattr(model, "_training_codes"):
-        raise ValueError(
-            f"init is a {type(model).__name__}, which has no features to start from. Give a model "
-            "of this library, or arrays in a dict."
+        raise InvalidValueError(
+            f"init is a {type(model).__name__}, which has no features to start from",
+            "Give a model of this library, or arrays in a dict",
         )
     try:
         codes = model._training_codes()
     except AttributeError:
-        raise ValueError(
+        raise InvalidValueError(
             "The model given as init has no assignments_: it was saved without them."
         ) from None
     codes = check_codes(codes, observations.n_samples)
     if model.components_.shape[1] != observations.n_features:
-        raise ValueError(
+        raise InvalidValueError(
             f"The model given as init has {model.components_.shape[1]} columns; X has "
             f"{observations.n_features}."
         )
@@ -82,7 +82,7 @@ def start_of_arrays(
     """From the user's own codes 'Z', factors 'A' and 'intercept'; the last two may be left out."""
     allowed = {"Z", "A"} | ({"intercept"} if estimator.fit_intercept else set())
     if not {"Z"} <= set(init) <= allowed:
-        raise ValueError(
+        raise InvalidValueError(
             f"init must have the key 'Z' and may have {', '.join(sorted(allowed - {'Z'}))}; it has "
             f"{', '.join(repr(key) for key in init) or 'none'}."
         )
@@ -100,12 +100,12 @@ def check_codes(codes: Any, n_samples: int) -> FloatArray:
     """Codes of as many rows as X has, none negative."""
     array = _numbers(codes.toarray() if hasattr(codes, "toarray") else codes, "Z")
     if array.ndim != 2 or array.shape[0] != n_samples:
-        raise ValueError(
+        raise InvalidValueError(
             f"init['Z'] has shape {array.shape}; X has {n_samples} rows, "
             f"so it must be ({n_samples}, K)."
         )
     if not (np.isfinite(array).all() and (array >= 0).all()):
-        raise ValueError("init['Z'] must be finite and not negative.")
+        raise InvalidValueError("init['Z'] must be finite and not negative.")
     return array
 
 
@@ -113,9 +113,9 @@ def check_numbers(init: dict[str, Any], key: str, shape: tuple[int, ...]) -> Flo
     """An array of the start, of the shape that it must have."""
     array = _numbers(init[key], key)
     if array.shape != shape:
-        raise ValueError(f"init[{key!r}] has shape {array.shape}; it must be {shape}.")
+        raise InvalidValueError(f"init[{key!r}] has shape {array.shape}; it must be {shape}.")
     if not np.isfinite(array).all():
-        raise ValueError(f"init[{key!r}] must be finite.")
+        raise InvalidValueError(f"init[{key!r}] must be finite.")
     return array
 
 
@@ -123,13 +123,13 @@ def _numbers(values: Any, key: str) -> FloatArray:
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"init[{key!r}] must be an array of numbers: {error}.") from error
+        raise InvalidValueError(f"init[{key!r}] must be an array of numbers: {error}.") from error
 
 
 def check_not_empty(start: CodesAndFactors | None, estimator: Any) -> None:
     """Refuse a start without features for a method that adds none."""
     if start is not None and start.n_components == 0:
-        raise ValueError(
+        raise InvalidValueError(
             f"init has no features, and {type(estimator).__name__} adds none to its start."
         )
 
@@ -137,6 +137,6 @@ def check_not_empty(start: CodesAndFactors | None, estimator: Any) -> None:
 def check_limit(start: Any, n_components: int | None) -> None:
     """Refuse a start with more features than there may be."""
     if n_components is not None and start is not None and start.n_components > n_components:
-        raise ValueError(
+        raise InvalidValueError(
             f"init has {start.n_components} features, more than n_components={n_components} allows."
         )

@@ -35,21 +35,22 @@ class MeanFieldVIBP(SoftAssignmentModel):
         check_not_empty(settings["start"], self)
         return self._method_class(n_components=n_components, **settings)
 
-    def _keep_state(self, method: Any, state: Any) -> None:
-        self.components_ = state.components
-        self.components_std_ = state.components_std
-        self.intercept_ = state.offset
+    def _keep_state(self, method: Any, context: Any, state: Any) -> None:
+        restore = context.observations.layout.restore
+        self.components_ = restore(state.factors.mean)
+        self.components_std_ = restore(np.sqrt(state.factors.variance))
+        self.intercept_ = state.offset(context.observations)
         self.codes_ = state.probabilities
         self.stick_parameters_ = np.stack([state.sticks.first, state.sticks.second], axis=1)
         self.n_components_ = state.n_components
         self.feature_counts_ = np.count_nonzero(self.assignments_, axis=0).astype(np.int64)
         self._keep_hyperparameters(state.hyperparameters)
-        evidence = state.evidence()
+        evidence = state.evidence(context.observations)
         self.evidence_ = evidence.total
         self.evidence_parts_ = {name: float(value) for name, value in vars(evidence).items()}
 
     def _frozen(self) -> Any:
-        from ibp.methods.mean_field.assign import FrozenMeanField  # compiled code
+        from ibp.methods.mean_field.rows import FrozenMeanField  # compiled code
 
         return FrozenMeanField(
             self.components_,
@@ -114,12 +115,12 @@ restart_n_components_, restart_kept_, restart_similarity_, notes_
 
     @property
     def _method_class(self) -> Any:
-        from ibp.methods.mean_field.finite import FiniteVIBPMethod
+        from ibp.methods.mean_field.method import FiniteVIBPMethod
 
         return FiniteVIBPMethod
 
     def _log_odds(self) -> Any:
-        from ibp.methods.mean_field.finite import FiniteSticks
+        from ibp.methods.mean_field.sticks import FiniteSticks
 
         return FiniteSticks(*self.stick_parameters_.T).log_odds()
 
@@ -146,11 +147,11 @@ class InfiniteVIBP(MeanFieldVIBP):
 
     @property
     def _method_class(self) -> Any:
-        from ibp.methods.mean_field.infinite import InfiniteVIBPMethod
+        from ibp.methods.mean_field.method import InfiniteVIBPMethod
 
         return InfiniteVIBPMethod
 
     def _log_odds(self) -> Any:
-        from ibp.methods.mean_field.infinite import InfiniteSticks
+        from ibp.methods.mean_field.sticks import InfiniteSticks
 
         return InfiniteSticks(*self.stick_parameters_.T).log_odds()

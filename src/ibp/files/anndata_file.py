@@ -7,15 +7,16 @@ from typing import Any
 
 from scipy import sparse
 
+from ibp.errors import DataFileError, quoted
 from ibp.files.checks import dense_table, sparse_table
-from ibp.files.errors import DataFileError, damaged, did_you_mean, listed, quoted
 from ibp.files.options import Options
 from ibp.files.table import Table
+from ibp.files.wording import damaged, did_you_mean, listed
 
 
 def read(path: Path, options: Options) -> Table:
     """Read what is asked for of a file, and nothing else of it."""
-    options.refuse(path.name, "header", "index")
+    options.refuse("header", "index")
     import h5py
     from anndata.io import read_elem
 
@@ -23,25 +24,25 @@ def read(path: Path, options: Options) -> Table:
         raise damaged(path)
     try:
         with h5py.File(path, "r") as file:
-            matrix = read_elem(_chosen(file, options.key, path.name))
+            matrix = read_elem(_chosen(file, options.key))
             row_names, column_names = (
                 [str(name) for name in read_elem(file[axis]).index] for axis in ("obs", "var")
             )
     except (OSError, KeyError, RuntimeError, TypeError) as error:
         raise damaged(path) from error
     make = sparse_table if sparse.issparse(matrix) else dense_table
-    return make(matrix, path.name, row_names, column_names)
+    return make(matrix, row_names, column_names)
 
 
-def _chosen(file: Any, key: str | None, source: str) -> Any:
+def _chosen(file: Any, key: str | None) -> Any:
     """The element of a file that is the matrix."""
     layers = list(file.get("layers", ()))
     choice = f"its layers are {listed(map(quoted, layers))}" if layers else "it has no layers"
     if key is None or (key == "X" and key not in layers):
         if "X" in file:
             return file["X"]
-        raise DataFileError(f"{source} has no matrix X; {choice}, of which you can choose one.")
+        raise DataFileError("has no matrix X", f"{choice}, of which you can choose one")
     if key not in layers:
         near = did_you_mean(key, layers)
-        raise DataFileError(f"{source} has no layer {quoted(key)}{near}; {choice}.")
+        raise DataFileError(f"has no layer {quoted(key)}{near}", choice)
     return file["layers"][key]

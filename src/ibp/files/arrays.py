@@ -9,10 +9,11 @@ from typing import Any, BinaryIO
 import numpy as np
 from scipy import sparse
 
+from ibp.errors import DataFileError, quoted
 from ibp.files.checks import dense_table, sparse_table
-from ibp.files.errors import DataFileError, damaged, did_you_mean, ending, listed, quoted
 from ibp.files.options import Options
 from ibp.files.table import Table
+from ibp.files.wording import damaged, did_you_mean, ending, listed
 
 # Arrays of text beside the matrix that name its rows and columns.
 NAMES = ("row_names", "column_names")
@@ -20,11 +21,11 @@ NAMES = ("row_names", "column_names")
 
 def read(path: Path, options: Options) -> Table:
     """Read a file of one array or several."""
-    options.refuse(path.name, "header", "index")
+    options.refuse("header", "index")
     if ending(path) == ".npz":
         return _read_archive(path, options)
-    options.refuse(path.name, "key")
-    return dense_table(_mapped(path), path.name)
+    options.refuse("key")
+    return dense_table(_mapped(path))
 
 
 def _mapped(path: Path) -> Any:
@@ -33,7 +34,7 @@ def _mapped(path: Path) -> Any:
         return np.lib.format.open_memmap(path, mode="r")
     except ValueError as error:
         if "Python objects" in str(error):
-            raise _holds_objects(path.name) from error
+            raise _holds_objects() from error
         raise damaged(path) from error
 
 
@@ -47,15 +48,13 @@ def _read_archive(path: Path, options: Options) -> Table:
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise damaged(path)
         if {"format", "shape", "data"} <= set(archive.files):
-            options.refuse(path.name, "key")
-            return sparse_table(_sparse_matrix(path, file), path.name)
+            options.refuse("key")
+            return sparse_table(_sparse_matrix(path, file))
         if "header" in archive.files and _is_model(archive):
-            raise DataFileError(
-                f"{path.name} is an ibp model file, not data; give the data to use it on."
-            )
-        key = _chosen(archive.files, options.key, path.name)
-        row_names, column_names = (_names(archive, name, path.name) for name in NAMES)
-        return dense_table(_array(archive, key, path.name), path.name, row_names, column_names)
+            raise DataFileError("is an ibp model file, not data", "give the data to use it on")
+        key = _chosen(archive.files, options.key)
+        row_names, column_names = (_names(archive, name) for name in NAMES)
+        return dense_table(_array(archive, key), row_names, column_names)
 
 
 def _sparse_matrix(path: Path, file: BinaryIO) -> Any:
@@ -78,7 +77,7 @@ def _is_model(archive: Any) -> bool:
     return isinstance(header, dict) and header.get("format") == FORMAT
 
 
-def _chosen(names: list[str], key: str | None, source: str) -> str:
+def _chosen(names: list[str], key: str | None) -> str:
     """The name of the array that is the matrix."""
     if key is not None and key in names:
         return key
@@ -86,36 +85,34 @@ def _chosen(names: list[str], key: str | None, source: str) -> str:
     choice = listed(map(quoted, arrays))
     if key is not None:
         near = did_you_mean(key, arrays)
-        raise DataFileError(f"{source} has no array {quoted(key)}{near}; it has {choice}.")
+        raise DataFileError(f"has no array {quoted(key)}{near}", f"it has {choice}")
     if not arrays:
-        raise DataFileError(f"{source} holds no array; give a file that holds data.")
+        raise DataFileError("holds no array", "give a file that holds data")
     if len(arrays) > 1:
         raise DataFileError(
-            f"{source} holds several arrays, {choice}; say which one is the data by its key."
+            f"holds several arrays, {choice}", "say which one is the data by its key"
         )
     return arrays[0]
 
 
-def _array(archive: Any, key: str, source: str) -> Any:
+def _array(archive: Any, key: str) -> Any:
     try:
         return archive[key]
     except ValueError as error:
         if "allow_pickle" in str(error):
-            raise _holds_objects(source) from error
-        raise DataFileError(
-            f"{source} has a damaged array {quoted(key)}; save it again."
-        ) from error
+            raise _holds_objects() from error
+        raise DataFileError(f"has a damaged array {quoted(key)}", "save it again") from error
 
 
-def _names(archive: Any, name: str, source: str) -> list[str] | None:
+def _names(archive: Any, name: str) -> list[str] | None:
     """An array of names, if the archive has it."""
     if name not in archive.files:
         return None
-    return [str(entry) for entry in _array(archive, name, source).ravel()]
+    return [str(entry) for entry in _array(archive, name).ravel()]
 
 
-def _holds_objects(source: str) -> DataFileError:
+def _holds_objects() -> DataFileError:
     return DataFileError(
-        f"{source} holds Python objects, which are never loaded because that could run code; save "
-        "an array of numbers instead."
+        "holds Python objects, which are never loaded because that could run code",
+        "save an array of numbers instead",
     )

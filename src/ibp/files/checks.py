@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ibp.files.errors import SMALLER, DataFileError, counted, in_bytes, quoted
+from ibp.errors import DataFileError
 from ibp.files.table import Table, pieces
+from ibp.files.wording import SMALLER, counted, in_bytes
 
 
 def float_type(dtype: Any) -> Any:
@@ -29,12 +30,12 @@ def float_type(dtype: Any) -> Any:
 ARROW_ROOM = 2**30 + 2**29
 
 
-def new_matrix(n_rows: int, n_columns: int, dtype: Any, source: str) -> Any:
+def new_matrix(n_rows: int, n_columns: int, dtype: Any) -> Any:
     """An empty matrix, or a sentence about its size."""
     try:
         return np.empty((n_rows, n_columns), dtype=dtype)
     except MemoryError as error:
-        raise too_large(n_rows, n_columns, dtype, source) from error
+        raise too_large(n_rows, n_columns, dtype) from error
 
 
 def has_room(n_bytes: int) -> bool:
@@ -46,57 +47,55 @@ def has_room(n_bytes: int) -> bool:
     return True
 
 
-def too_large(
-    n_rows: int, n_columns: int, dtype: Any, source: str, about: str = ""
-) -> DataFileError:
+def too_large(n_rows: int, n_columns: int, dtype: Any, about: str = "") -> DataFileError:
     """The sentence for a matrix that memory has no room for."""
     size = in_bytes(n_rows * n_columns * np.dtype(dtype).itemsize)
     return DataFileError(
-        f"{source} does not fit into memory: {about}{counted(n_rows, 'row')} of "
-        f"{counted(n_columns, 'column')} take {size}, and more while they are read; {SMALLER}."
+        f"does not fit into memory: {about}{counted(n_rows, 'row')} of "
+        f"{counted(n_columns, 'column')} take {size}, and more while they are read",
+        SMALLER,
     )
 
 
-def as_floats(values: Any, source: str) -> Any:
+def as_floats(values: Any) -> Any:
     """Numbers of any real type, dense or sparse, in a floating type; no copy if they are that."""
     dtype = values.dtype
     if dtype.kind not in "fiub":
         kind = {"c": "complex numbers", "O": "Python objects", "U": "text", "S": "text"}
         advice = "save their magnitudes or real parts" if dtype.kind == "c" else "save numbers"
         raise DataFileError(
-            f"{source} holds {kind.get(dtype.kind, f'values of type {dtype}')}, not real numbers; "
-            f"{advice} instead."
+            f"holds {kind.get(dtype.kind, f'values of type {dtype}')}, not real numbers",
+            f"{advice} instead",
         )
     try:
         return values.astype(float_type(dtype), copy=False)
     except MemoryError as error:
         n_columns = values.shape[-1]
-        raise too_large(values.size // n_columns, n_columns, float_type(dtype), source) from error
+        raise too_large(values.size // n_columns, n_columns, float_type(dtype)) from error
 
 
 def dense_table(
     values: Any,
-    source: str,
     row_names: list[str] | None = None,
     column_names: list[str] | None = None,
 ) -> Table:
     """A table from an array of two dimensions, or of three: images."""
     if values.ndim not in (2, 3):
         raise DataFileError(
-            f"{source} has the wrong shape, {values.shape}: its array must have two axes, rows and "
-            "columns, or three for a stack of images; reshape it and save it again."
+            f"has the wrong shape, {values.shape}: its array must have two axes, rows and columns, "
+            "or three for a stack of images",
+            "reshape it and save it again",
         )
-    values = as_floats(values, source)
+    values = as_floats(values)
     image_shape = None
     if values.ndim == 3:
         image_shape = values.shape[1:]
         values = values.reshape(len(values), math.prod(image_shape))
-    return Table(values, row_names, column_names, image_shape, source)
+    return Table(values, row_names, column_names, image_shape)
 
 
 def sparse_table(
     matrix: Any,
-    source: str,
     row_names: list[str] | None = None,
     column_names: list[str] | None = None,
 ) -> Table:
@@ -106,9 +105,10 @@ def sparse_table(
             matrix.check_format(full_check=True)
     except ValueError as error:
         raise DataFileError(
-            f"{source} is damaged: its sparse matrix is not consistent ({error}); save it again."
+            f"is damaged: its sparse matrix is not consistent ({error})",
+            "save it again",
         ) from error
-    return Table(as_floats(sparse.csr_array(matrix), source), row_names, column_names, None, source)
+    return Table(as_floats(sparse.csr_array(matrix)), row_names, column_names)
 
 
 def check_table(table: Table) -> Table:
@@ -120,23 +120,25 @@ def check_table(table: Table) -> Table:
     ):
         if names is not None and len(names) != n_things:
             raise DataFileError(
-                f"{table.source} has {counted(len(names), 'name')} for its {n_things} {things}; "
-                "save it again with one for each."
+                f"has {counted(len(names), 'name')} for its {n_things} {things}",
+                "save it again with one for each",
             )
     if n_rows == 0 or n_columns == 0:
         lacking = "rows" if n_rows == 0 else "columns"
         raise DataFileError(
-            f"{table.source} has no {lacking} (its shape is {n_rows} x {n_columns}); "
-            "give a file that holds data."
+            f"has no {lacking} (its shape is {n_rows} x {n_columns})",
+            "give a file that holds data",
         )
     for start, values in pieces(table.values):
         infinite = np.isinf(values)
         if infinite.any():
             row, column = _place(table, start, infinite)
-            name = quoted(table.column_names[column]) if table.column_names else str(column + 1)
             raise DataFileError(
-                f"{table.source} has an infinity in row {row + 1}, column {name}; leave the entry "
-                "empty (NaN) if the value is missing, or remove the row."
+                "has an infinity in {place}",
+                "leave the entry empty (NaN) if the value is missing, or remove the row",
+                row=row,
+                columns=[column],
+                names=table.column_names,
             )
     return table
 

@@ -20,10 +20,11 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from ibp.errors import DataFileError, quoted
 from ibp.files.checks import ARROW_ROOM, has_room, new_matrix, too_large
-from ibp.files.errors import DataFileError, counted, quoted
 from ibp.files.options import Options, find_index, kept_columns
 from ibp.files.table import Table
+from ibp.files.wording import counted
 
 MISSING = ("", "NA", "NaN", "nan", "null", "NULL", "None", "N/A", "n/a", "#N/A", "<NA>", "-", "?")
 TRUE = ("TRUE", "True", "true")
@@ -64,14 +65,10 @@ class Layout:
         """Bytes that Arrow parses at a time, with an array for each column: so, many rows."""
         return min(2**28, max(2**20, 256 * self.line_length))
 
-    def column(self, j: int) -> str:
-        """A column, as a sentence calls it."""
-        return f"column {j + 1}" if self.names is None else f"column {quoted(self.names[j])}"
-
 
 def read(path: Path, options: Options) -> Table:
     """Read delimited text."""
-    options.refuse(path.name, "key")
+    options.refuse("key")
     try:
         layout = _detect(path, options)
         quick = _read_small(path, layout)
@@ -85,7 +82,7 @@ def read(path: Path, options: Options) -> Table:
     names_from = None
     if options.index is None and names is not None and layout.index is not None:
         names_from = names[layout.index] or None  # a column without a name is no surprise
-    return Table(values, row_names, kept_names, None, path.name, names_from)
+    return Table(values, row_names, kept_names, names_from=names_from)
 
 
 # Detection
@@ -93,14 +90,13 @@ def read(path: Path, options: Options) -> Table:
 
 def _detect(path: Path, options: Options) -> Layout:
     """Find a file's layout from its first lines and what the caller says."""
-    source = path.name
     lines = _first_lines(path)
     if not any(line.strip() for line in lines):
-        raise DataFileError(f"{source} is empty; give a file that holds data.")
+        raise DataFileError("is empty", "give a file that holds data")
     delimiter, decimal = _dialect(path, lines)
     aligned = delimiter == " " and _is_aligned(lines)
     reader = csv.reader(_unaligned(lines) if aligned else lines, delimiter=delimiter)
-    first = _next_row(reader, source)
+    first = _next_row(reader)
     header_lines = reader.line_num
     body = _sample(reader)
     names: list[str] | None = first
@@ -108,19 +104,21 @@ def _detect(path: Path, options: Options) -> Layout:
     if not has_header:
         body, names, header_lines = [first, *body], None, 0
     if not body:
-        raise DataFileError(f"{source} has a header but no rows; give a file that holds data.")
+        raise DataFileError("has a header but no rows", "give a file that holds data")
     n_cells = _usual_width(body)
     # R gives the column of names none. If all rows end in a delimiter, it is not that.
     if names is not None and len(names) == n_cells - 1 and any(row[-1] for row in body):
         names = ["", *names]
     if names is not None and len(names) != n_cells:
         raise DataFileError(
-            f"{source} has {counted(len(names), 'name')} in its header (line {header_lines}), but "
-            f"{counted(n_cells, 'cell')} in its rows; correct the header."
+            f"has {counted(len(names), 'name')} in its header ({{place}}), but "
+            f"{counted(n_cells, 'cell')} in its rows",
+            "correct the header",
+            line=header_lines,
         )
     columns = list(itertools.zip_longest(*body, fillvalue=""))[:n_cells]
-    index = _find_index(options.index, names, columns, decimal, source)
-    kept = kept_columns(options.drop, names, n_cells, source)
+    index = _find_index(options.index, names, columns, decimal)
+    kept = kept_columns(options.drop, names, n_cells)
     kept = [j for j in kept if j != index]
     yes_no = frozenset(j for j in kept if _is_yes_no(columns[j]))
     length = -(-sum(map(len, lines)) // len(lines))
@@ -134,11 +132,11 @@ def _first_lines(path: Path) -> list[str]:
     with _open_binary(path) as file:
         start = file.read(4096)
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataFileError(f"{path.name} is in UTF-16; save it as UTF-8.")
+        raise DataFileError("is in UTF-16", "save it as UTF-8")
     if b"\0" in start:
         raise DataFileError(
-            f"{path.name} is not text, although its name says so; save the data as text, or give "
-            "the file the ending of what it is."
+            "is not text, although its name says so",
+            "save the data as text, or give the file the ending of what it is",
         )
     lines: list[str] = []
     n_characters = 0
@@ -196,11 +194,11 @@ def _usual_width(rows: Sequence[Sequence[str]]) -> int:
     return Counter(map(len, rows)).most_common(1)[0][0] if rows else 0
 
 
-def _next_row(reader: Any, source: str) -> list[str]:
+def _next_row(reader: Any) -> list[str]:
     try:
         return next(row for row in reader if row)
     except csv.Error as error:
-        raise _unreadable(source, reader.line_num, error) from error
+        raise _unreadable(reader.line_num, error) from error
 
 
 def _is_header(first: Sequence[str], body: Sequence[Sequence[str]], decimal: str) -> bool:
@@ -224,11 +222,10 @@ def _find_index(
     names: list[str] | None,
     columns: Sequence[Sequence[str]],
     decimal: str,
-    source: str,
 ) -> int | None:
     """The column that names the rows, or None."""
     if wanted is not None:
-        return find_index(wanted, names, len(columns), source)
+        return find_index(wanted, names, len(columns))
     unnamed = names is not None and names[0] == ""
     return 0 if len(columns) > 1 and (unnamed or _is_text(columns[0], decimal)) else None
 
@@ -286,7 +283,7 @@ def _has_room_for_arrow(path: Path, layout: Layout) -> bool:
     if has_room(2 * size + 8 * layout.block_size + ARROW_ROOM):
         return True
     if n_bytes > SLOW_LIMIT or not has_room(2 * size):
-        raise too_large(n_rows, len(layout.kept), np.float64, path.name, about="about ")
+        raise too_large(n_rows, len(layout.kept), np.float64, about="about ")
     return False
 
 
@@ -321,7 +318,7 @@ def _read_quickly(path: Path, layout: Layout) -> tuple[Any, list[str] | None] | 
         )
     except (pa.ArrowInvalid, OSError, UnicodeEncodeError):  # the last: a name that is no text
         return None
-    values = new_matrix(parsed.num_rows, len(layout.kept), np.float64, path.name)
+    values = new_matrix(parsed.num_rows, len(layout.kept), np.float64)
     start = 0
     for batch in parsed.to_batches():
         part = values[start : start + batch.num_rows]
@@ -348,14 +345,13 @@ def _read_slowly(path: Path, layout: Layout) -> tuple[Any, list[str] | None]:
     row_names: list[str] | None = None if layout.index is None else []
     n_rows = 0
     for line, cells in _rows(path, layout):
-        n_rows += 1
-        place = f"row {n_rows} (line {line})"
         if len(cells) != layout.n_cells:
             only = "only " if len(cells) < layout.n_cells else ""
             raise DataFileError(
-                f"{path.name}, {place}, has {only}{counted(len(cells), 'cell')} where "
-                f"{layout.n_cells} are expected; correct that line (text that holds the delimiter "
-                "must be in quotes)."
+                f"has {only}{counted(len(cells), 'cell')} where {layout.n_cells} are expected",
+                "correct that line (text that holds the delimiter must be in quotes)",
+                row=n_rows,
+                line=line,
             )
         if row_names is not None and layout.index is not None:
             row_names.append(cells[layout.index])
@@ -363,11 +359,15 @@ def _read_slowly(path: Path, layout: Layout) -> tuple[Any, list[str] | None]:
             number = _number(cells[j].strip(), layout.decimal, j in layout.yes_no)
             if isinstance(number, str):
                 raise DataFileError(
-                    f"{path.name}, {place}, {layout.column(j)}, holds {quoted(cells[j])}, which "
-                    f"{number}; correct it, leave the cell empty if the value is missing, or drop "
-                    "the column."
+                    f"holds {quoted(cells[j])}, which {number}",
+                    "correct it, leave the cell empty if the value is missing, or drop the column",
+                    row=n_rows,
+                    line=line,
+                    columns=[j],
+                    names=layout.names,
                 )
             numbers.append(number)
+        n_rows += 1
     values = np.array(numbers).reshape(n_rows, len(layout.kept))
     return values, row_names
 
@@ -401,15 +401,16 @@ def _rows(path: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:
             except StopIteration:
                 return
             except csv.Error as error:
-                raise _unreadable(path.name, line, error) from error
+                raise _unreadable(line, error) from error
             if len(cells) > 1 or (cells and (layout.n_cells == 1 or cells[0].strip())):
                 yield line, cells
 
 
-def _unreadable(source: str, line: int, error: csv.Error) -> DataFileError:
+def _unreadable(line: int, error: csv.Error) -> DataFileError:
     return DataFileError(
-        f"{source} cannot be split into cells from line {line} on ({error}); look for a quote that "
-        "is not closed."
+        f"cannot be split into cells from {{place}} on ({error})",
+        "look for a quote that is not closed",
+        line=line,
     )
 
 
@@ -422,10 +423,13 @@ def _not_utf8(path: Path, error: UnicodeDecodeError) -> DataFileError:
             except UnicodeDecodeError as place:
                 byte = content[place.start]
                 return DataFileError(
-                    f"{path.name} is not UTF-8 text: line {line} has the byte 0x{byte:02x} "
-                    f"({bytes([byte]).decode('latin-1')!r} in Latin-1); save it as UTF-8."
+                    f"is not UTF-8 text: {{place}} has the byte 0x{byte:02x} "
+                    f"({bytes([byte]).decode('latin-1')!r} in Latin-1)",
+                    "save it as UTF-8",
+                    line=line,
                 )
-    return DataFileError(f"{path.name} is not UTF-8 text ({error.reason}); save it as UTF-8.")
+    problem = f"is not UTF-8 text ({error.reason})"
+    return DataFileError(problem, "save it as UTF-8")
 
 
 def _open_binary(path: Path) -> Any:

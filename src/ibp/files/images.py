@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ibp.errors import DataFileError
 from ibp.files.checks import new_matrix
-from ibp.files.errors import DataFileError
 from ibp.files.options import Options
 from ibp.files.table import Table
 
@@ -21,26 +21,27 @@ def read(path: Path, options: Options) -> Table:
 
     Grey values are kept as they are, 0 to 255 in most files, as float32.
     """
-    folder = path.resolve().name
-    options.refuse(folder, "header", "index", "key")
+    options.refuse("header", "index", "key")
     files = _images_in(path)
     first = _grey(files[0])
-    values = new_matrix(len(files), first.size, np.float32, folder)
+    values = new_matrix(len(files), first.size, np.float32)
     for row, file in enumerate(files):
         image = _grey(file) if row else first
         if image.shape != first.shape:
             raise DataFileError(
-                f"{folder} has images of different sizes: {files[0].name} is {_size(first)} and "
-                f"{file.name} is {_size(image)} pixels; bring all to one size."
+                f"has images of different sizes: {files[0].name} is {_size(first)} and "
+                f"{file.name} is {_size(image)} pixels",
+                "bring all to one size",
             )
         if image.dtype != first.dtype:
             raise DataFileError(
-                f"{folder} has images of different depths: {files[0].name} has {first.dtype} and "
-                f"{file.name} {image.dtype} pixels; save all in one format."
+                f"has images of different depths: {files[0].name} has {first.dtype} and "
+                f"{file.name} {image.dtype} pixels",
+                "save all in one format",
             )
         values[row] = image.ravel()
     names = [file.name for file in files]
-    return Table(values, names, None, first.shape, folder)
+    return Table(values, names, image_shape=first.shape)
 
 
 def _images_in(path: Path) -> list[Path]:
@@ -50,10 +51,8 @@ def _images_in(path: Path) -> list[Path]:
     if files:
         return sorted(files, key=_natural_order)
     folders = sorted(entry.name for entry in entries if entry.is_dir())
-    inside = (
-        f"; is it its folder {folders[0]} that you mean?" if folders else "; give one that does."
-    )
-    raise DataFileError(f"{path} is a folder that holds no images{inside}")
+    cure = f"is it its folder {folders[0]} that you mean?" if folders else "give one that does"
+    raise DataFileError("is a folder that holds no images", cure, file=path)
 
 
 def _natural_order(file: Path) -> Any:
@@ -76,8 +75,9 @@ def _grey(file: Path) -> Any:
         raise
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DataFileError(
-            f"{file.parent.name}/{file.name} is not an image that can be read, or it is damaged; "
-            "save it again or remove it."
+            "is not an image that can be read, or it is damaged",
+            "save it again or remove it",
+            file=f"{file.parent.name}/{file.name}",
         ) from error
 
 

@@ -6,23 +6,23 @@ from pathlib import Path
 
 from scipy import io, sparse
 
+from ibp.errors import DataFileError
 from ibp.files.checks import dense_table, sparse_table
-from ibp.files.errors import DataFileError
 from ibp.files.options import Options
 from ibp.files.table import Table
 
 
 def read(path: Path, options: Options) -> Table:
     """Read a matrix, which stays sparse if the file lists its entries."""
-    options.refuse(path.name, "header", "index", "key")
+    options.refuse("header", "index", "key")
     try:
         matrix = io.mmread(path)
     except (ValueError, OverflowError) as error:
         reason = str(error).rstrip(".")
         raise DataFileError(
-            f"{path.name} is damaged, cut short, or not a Matrix Market file ({reason}); save it "
-            "or copy it again."
+            f"is damaged, cut short, or not a Matrix Market file ({reason})",
+            "save it or copy it again",
         ) from error
     if sparse.issparse(matrix):
-        return sparse_table(matrix, path.name)
-    return dense_table(matrix, path.name)
+        return sparse_table(matrix)
+    return dense_table(matrix)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ibp.files.errors import DataFileError, did_you_mean, listed, quoted
+from ibp.errors import DataFileError, quoted
+from ibp.files.wording import did_you_mean, listed
 
 
 @dataclass(frozen=True)
@@ -17,19 +18,17 @@ class Options:
     drop: tuple[str, ...] = ()
     key: str | None = None
 
-    def refuse(self, source: str, *names: str) -> None:
+    def refuse(self, *names: str) -> None:
         """Say that an option has no meaning for a kind of file."""
         for name in names:
             if getattr(self, name) is not None:
                 raise DataFileError(
-                    f"{source} is of a kind to which the option {quoted(name)} does not apply; "
-                    "leave it away."
+                    f"is of a kind to which the option {quoted(name)} does not apply",
+                    "leave it away",
                 )
 
 
-def find_column(
-    wanted: str | int, names: Sequence[str] | None, n_columns: int, source: str
-) -> list[int]:
+def find_column(wanted: str | int, names: Sequence[str] | None, n_columns: int) -> list[int]:
     """Positions of the columns of a name, or the one of a number that counts from 1."""
     if isinstance(wanted, str):
         found = [j for j, name in enumerate(names or ()) if name == wanted]
@@ -40,25 +39,21 @@ def find_column(
         return [int(number) - 1]
     if names is None:
         raise DataFileError(
-            f"{source} has no column {quoted(wanted)}: its columns have no names; give a number "
-            f"from 1 to {n_columns}."
+            f"has no column {quoted(wanted)}: its columns have no names",
+            f"give a number from 1 to {n_columns}",
         )
     near, known = did_you_mean(number, names), listed(map(quoted, names))
-    raise DataFileError(f"{source} has no column {quoted(wanted)}{near}; its columns are {known}.")
+    raise DataFileError(f"has no column {quoted(wanted)}{near}", f"its columns are {known}")
 
 
-def find_index(
-    wanted: str | int, names: Sequence[str] | None, n_columns: int, source: str
-) -> int | None:
+def find_index(wanted: str | int, names: Sequence[str] | None, n_columns: int) -> int | None:
     """Position of the column that is to name the rows; 0 stands for none."""
     if wanted == 0 or (wanted == "0" and "0" not in (names or ())):
         return None
-    return find_column(wanted, names, n_columns, source)[0]
+    return find_column(wanted, names, n_columns)[0]
 
 
-def kept_columns(
-    drop: Sequence[str], names: Sequence[str] | None, n_columns: int, source: str
-) -> list[int]:
+def kept_columns(drop: Sequence[str], names: Sequence[str] | None, n_columns: int) -> list[int]:
     """Positions of the columns that are left when some are dropped."""
-    dropped = {j for name in drop for j in find_column(name, names, n_columns, source)}
+    dropped = {j for name in drop for j in find_column(name, names, n_columns)}
     return [j for j in range(n_columns) if j not in dropped]

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ibp.errors import DataFileError
 from ibp.files.checks import ARROW_ROOM, float_type, has_room, new_matrix
-from ibp.files.errors import SMALLER, DataFileError, damaged, in_bytes, quoted
 from ibp.files.options import Options, find_index, kept_columns
 from ibp.files.table import Table
+from ibp.files.wording import SMALLER, damaged, in_bytes
 
 
 def read(path: Path, options: Options) -> Table:
@@ -18,16 +19,17 @@ def read(path: Path, options: Options) -> Table:
     import pyarrow as pa
     from pyarrow import parquet
 
-    options.refuse(path.name, "header", "key")
+    options.refuse("header", "key")
     n_bytes = 4 * path.stat().st_size + ARROW_ROOM
     if not has_room(n_bytes):
         raise DataFileError(
-            f"{path.name} cannot be read in this memory: a .parquet file of its size may take "
-            f"{in_bytes(n_bytes)}; {SMALLER}."
+            "cannot be read in this memory: a .parquet file of its size may take "
+            f"{in_bytes(n_bytes)}",
+            SMALLER,
         )
     try:
         with parquet.ParquetFile(path) as file:
-            return _read(file, options, path.name)
+            return _read(file, options)
     except pa.ArrowInvalid as error:
         raise damaged(path) from error
     except OSError as error:
@@ -36,14 +38,14 @@ def read(path: Path, options: Options) -> Table:
         raise damaged(path) from error  # Arrow's word for broken pages
 
 
-def _read(file: Any, options: Options, source: str) -> Table:
+def _read(file: Any, options: Options) -> Table:
     schema = file.schema_arrow
-    index = _find_index(schema, options.index, source)
-    kept = kept_columns(options.drop, schema.names, len(schema.names), source)
+    index = _find_index(schema, options.index)
+    kept = kept_columns(options.drop, schema.names, len(schema.names))
     kept = [j for j in kept if j not in index]
-    dtypes = [_dtype(schema.field(j), source) for j in kept]
+    dtypes = [_dtype(schema, j) for j in kept]
     dtype = max(dtypes, key=lambda dtype: dtype.itemsize, default=np.dtype(np.float64))
-    values = new_matrix(file.metadata.num_rows, len(kept), dtype, source)
+    values = new_matrix(file.metadata.num_rows, len(kept), dtype)
     row_names: list[str] = []
     start = 0
     for batch in file.iter_batches():
@@ -58,15 +60,15 @@ def _read(file: Any, options: Options, source: str) -> Table:
             ]
         start += batch.num_rows
     names = [schema.names[j] for j in kept]
-    return Table(values, row_names if index else None, names, None, source)
+    return Table(values, row_names if index else None, names)
 
 
-def _find_index(schema: Any, wanted: str | int | None, source: str) -> list[int]:
+def _find_index(schema: Any, wanted: str | int | None) -> list[int]:
     """The columns that name the rows: those asked for, those of pandas, or a first one of text."""
     import pyarrow as pa
 
     if wanted is not None:
-        chosen = find_index(wanted, schema.names, len(schema.names), source)
+        chosen = find_index(wanted, schema.names, len(schema.names))
         return [] if chosen is None else [chosen]
     noted = (schema.pandas_metadata or {}).get("index_columns", [])
     # An index that merely counts is noted as a range and has no column.
@@ -78,11 +80,11 @@ def _find_index(schema: Any, wanted: str | int | None, source: str) -> list[int]
     return [0] if is_text else []
 
 
-def _dtype(field: Any, source: str) -> Any:
+def _dtype(schema: Any, j: int) -> Any:
     """The floating type for a column, or a sentence if it does not hold numbers."""
     import pyarrow as pa
 
-    kind = field.type
+    kind = schema.field(j).type
     if pa.types.is_boolean(kind):
         return np.dtype(np.float32)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
@@ -90,8 +92,10 @@ def _dtype(field: Any, source: str) -> Any:
     if pa.types.is_decimal(kind) or pa.types.is_null(kind):
         return np.dtype(np.float64)
     raise DataFileError(
-        f"{source}, column {quoted(field.name)}, holds values of type {kind}, which are not "
-        "numbers; drop the column, or save it as numbers."
+        f"holds values of type {kind}, which are not numbers",
+        "drop the column, or save it as numbers",
+        columns=[j],
+        names=schema.names,
     )
 
 

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
-from ibp.files.errors import (
+from ibp.errors import DataFileError
+from ibp.files.options import Options, kept_columns
+from ibp.files.table import Table
+from ibp.files.wording import (
     SMALLER,
-    DataFileError,
     damaged,
     did_you_mean,
     ending,
@@ -22,8 +24,6 @@ from ibp.files.errors import (
     listed,
     needs_package,
 )
-from ibp.files.options import Options, kept_columns
-from ibp.files.table import Table
 
 # Ending -> module whose `read` knows it.
 READERS = {
@@ -46,14 +46,14 @@ EXTRAS = {"anndata_file": "anndata"}
 DROPPED_WHILE_READ = {"delimited", "parquet"}
 # Files that people may well try, and what to do with them.
 ADVICE = {
-    ".ibp": "is a model file, not data; give the data to use it on",
-    ".xlsx": "is a spreadsheet; save it as CSV and give that file",
-    ".xls": "is a spreadsheet; save it as CSV and give that file",
-    ".ods": "is a spreadsheet; save it as CSV and give that file",
-    ".png": "is a single image; give the folder that holds the images",
-    ".jpg": "is a single image; give the folder that holds the images",
-    ".jpeg": "is a single image; give the folder that holds the images",
-    ".zip": "is an archive; unpack it and give the file in it",
+    ".ibp": ("is a model file, not data", "give the data to use it on"),
+    ".zip": ("is an archive", "unpack it and give the file in it"),
+    **dict.fromkeys(
+        (".xlsx", ".xls", ".ods"), ("is a spreadsheet", "save it as CSV and give that file")
+    ),
+    **dict.fromkeys(
+        (".png", ".jpg", ".jpeg"), ("is a single image", "give the folder that holds the images")
+    ),
 }
 
 
@@ -101,26 +101,32 @@ def read_table(
     path = Path(path)
     options = Options(header, index, tuple(drop), key)
     kind = _kind(path)
+    name = path.resolve().name if path.is_dir() else path.name
     try:
+        from ibp.files.checks import check_table
+
         module = importlib.import_module(f"ibp.files.{kind}")
-        table = module.read(path, options)
+        table = dataclasses.replace(module.read(path, options), source=name)
+        if kind not in DROPPED_WHILE_READ:
+            table = _without_columns(table, options.drop)
+        return check_table(table)
+    except DataFileError as error:
+        error.read_from(name)  # which readers leave to us
+        raise
     except MemoryError as error:
         raise _too_large(path) from error
     except ImportError as error:
         raise needs_package(path.name, error, EXTRAS.get(kind, "cli")) from error
     except PermissionError as error:
-        raise DataFileError(f"{path} may not be read by you; change its permissions.") from error
+        raise DataFileError(
+            "may not be read by you", "change its permissions", file=path
+        ) from error
     except (EOFError, zlib.error, zipfile.BadZipFile, gzip.BadGzipFile) as error:
         raise damaged(path) from error
     except OSError as error:
         if error.errno == errno.ENOMEM:
             raise _too_large(path) from error
-        raise DataFileError(f"{path} cannot be read: {error.strerror or error}.") from error
-    if kind not in DROPPED_WHILE_READ:
-        table = _without_columns(table, options.drop)
-    from ibp.files.checks import check_table
-
-    return check_table(table)
+        raise DataFileError(f"cannot be read: {error.strerror or error}", file=path) from error
 
 
 def _kind(path: Path) -> str:
@@ -131,39 +137,39 @@ def _kind(path: Path) -> str:
         raise _missing(path)
     end = ending(path)
     if end in ADVICE:
-        raise DataFileError(f"{path.name} {ADVICE[end]}.")
+        problem, cure = ADVICE[end]
+        raise DataFileError(problem, cure, file=path.name)
     if end not in READERS:
         known = listed(known for known in READERS if not known.endswith(".gz"))
         has = f"the unknown ending {end}" if end else "no ending that says what it is"
         raise DataFileError(
-            f"{path.name} has {has}; ibp reads {known} files, and folders of images."
+            f"has {has}", f"ibp reads {known} files, and folders of images", file=path.name
         )
     if not path.is_file():
-        raise DataFileError(f"{path} is not an ordinary file; save the data in a file first.")
+        raise DataFileError("is not an ordinary file", "save the data in a file first", file=path)
     if path.stat().st_size == 0:
-        raise DataFileError(f"{path.name} is empty; give a file that holds data.")
+        raise DataFileError("is empty", "give a file that holds data", file=path.name)
     return READERS[end]
 
 
 def _too_large(path: Path) -> DataFileError:
     """The sentence for a file that memory has no room for, if the matrix's size is not known."""
-    return DataFileError(
-        f"{path.name} ({in_bytes(path.stat().st_size)}) does not fit into memory; {SMALLER}."
-    )
+    size = in_bytes(path.stat().st_size)
+    return DataFileError(f"({size}) does not fit into memory", SMALLER, file=path.name)
 
 
 def _missing(path: Path) -> DataFileError:
     """The sentence for a file that is not there."""
     if path.is_symlink():
-        return DataFileError(f"{path} is a link that leads to no file; give the file itself.")
+        return DataFileError("is a link that leads to no file", "give the file itself", file=path)
     folder = path.parent
     if not folder.is_dir():
-        return DataFileError(f"{path} does not exist: there is no folder {folder}.")
+        return DataFileError(f"does not exist: there is no folder {folder}", file=path)
     try:
         near = did_you_mean(path.name, [entry.name for entry in folder.iterdir()])
     except OSError:
         near = ""
-    return DataFileError(f"{path} does not exist{near}; check the name and the folder.")
+    return DataFileError(f"does not exist{near}", "check the name and the folder", file=path)
 
 
 def _without_columns(table: Table, drop: Sequence[str]) -> Table:
@@ -171,7 +177,7 @@ def _without_columns(table: Table, drop: Sequence[str]) -> Table:
     if not drop:
         return table
     names = table.column_names
-    kept = kept_columns(drop, names, table.shape[1], table.source)
+    kept = kept_columns(drop, names, table.shape[1])
     return dataclasses.replace(
         table,
         values=table.values[:, kept],

@@ -12,9 +12,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ibp.errors import DataFileError
 from ibp.files.atomic import atomic
-from ibp.files.errors import DataFileError, did_you_mean, listed, needs_package
 from ibp.files.table import Table
+from ibp.files.wording import did_you_mean, listed, needs_package
 
 CODE_ENDINGS = (".csv", ".tsv", ".parquet", ".npz", ".npy")
 TABLE_ENDINGS = (*CODE_ENDINGS, ".mtx")
@@ -47,27 +48,29 @@ def check_target(
     """
     path = Path(path)
     if path.is_dir():
-        raise DataFileError(f"{path} is a folder; name a file to write.")
+        raise DataFileError("is a folder", "name a file to write", file=path)
     if endings and path.suffix.lower() not in endings:
         raise DataFileError(
-            f"{path} cannot be written, because its name must end in {listed(endings, 'or')}."
+            f"cannot be written, because its name must end in {listed(endings, 'or')}", file=path
         )
     target = Path(os.path.realpath(path))
     folder = target.parent
     if not folder.is_dir():
         near = did_you_mean(folder.name, _folders(folder.parent))
         raise DataFileError(
-            f"{path} cannot be written, because there is no folder {path.parent}{near}; "
-            "create it, or name another."
+            f"cannot be written, because there is no folder {path.parent}{near}",
+            "create it, or name another",
+            file=path,
         )
     if target.exists() and not target.is_file():  # a device or a pipe must not become a file
-        raise DataFileError(f"{path} is not an ordinary file; name another one to write.")
+        raise DataFileError("is not an ordinary file", "name another one to write", file=path)
     if os.path.lexists(target) and not force:
         raise _exists(path)
     if not os.access(folder, os.W_OK):
         raise DataFileError(
-            f"{path} cannot be written, because you may not write to the folder {path.parent}; "
-            "name another."
+            f"cannot be written, because you may not write to the folder {path.parent}",
+            "name another",
+            file=path,
         )
     return path
 
@@ -136,7 +139,7 @@ def _target_file(path: str | PathLike[str], *, force: bool) -> Iterator[BinaryIO
     except ImportError as error:
         raise needs_package(Path(path).name, error, "cli") from error
     except OSError as error:
-        raise DataFileError(f"{path} cannot be written: {error.strerror or error}.") from error
+        raise DataFileError(f"cannot be written: {error.strerror or error}", file=path) from error
 
 
 def _write_csv(file: BinaryIO, table: Table, label: str) -> None:
@@ -246,7 +249,9 @@ def _dense(values: Any) -> Any:
 
 def _exists(path: str | PathLike[str]) -> DataFileError:
     return DataFileError(
-        f"{path} exists already and is left as it is; name another file, or force its replacement."
+        "exists already and is left as it is",
+        "name another file, or force its replacement",
+        file=path,
     )
 
 

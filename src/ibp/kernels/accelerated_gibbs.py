@@ -40,12 +40,14 @@ NEGLIGIBLE = 40.0
 
 
 class Rows(NamedTuple):
-    """X, and draws of its missing entries.
+    """Consecutive rows of X, and draws of all its missing entries.
 
     Attributes
     ----------
-    values : ndarray of shape (N, D), float32 or float64
-        As given.
+    first : int
+        The number of the first of the rows.
+    values : ndarray of shape (n, D), float32 or float64
+        The rows as given.
     centre : ndarray of shape (D,)
         To be subtracted.
     missing_start, missing_column, missing_value : ndarrays
@@ -53,6 +55,7 @@ class Rows(NamedTuple):
         (about the centre) are its present draws.
     """
 
+    first: int
     values: np.ndarray
     centre: np.ndarray
     missing_start: np.ndarray
@@ -105,6 +108,26 @@ class Settings(NamedTuple):
     birth_rate: float
 
 
+class WorkSpace(NamedTuple):
+    """Room for what is known of the row at hand.
+
+    Attributes
+    ----------
+    x, seen, residual : ndarrays of shape (D,)
+        The row about the centre, 1 where it is observed and 0 elsewhere, and x - z M.
+    direction : ndarray of shape (capacity,)
+        S z.
+    order : ndarray of shape (capacity,), int64
+        The features in the order in which their bits are sampled.
+    """
+
+    x: np.ndarray
+    seen: np.ndarray
+    residual: np.ndarray
+    direction: np.ndarray
+    order: np.ndarray
+
+
 @kernel
 def empty_columns(n_samples, n_features, capacity):
     """Room for features."""
@@ -114,6 +137,18 @@ def empty_columns(n_samples, n_features, capacity):
         np.zeros((capacity, n_features)),
         np.zeros((capacity, capacity)),
         np.zeros((capacity, n_features)),
+    )
+
+
+@kernel
+def new_space(n_features, capacity):
+    """A work space."""
+    return WorkSpace(
+        np.empty(n_features),
+        np.empty(n_features),
+        np.empty(n_features),
+        np.empty(capacity),
+        np.empty(capacity, dtype=np.int64),
     )
 
 
@@ -133,7 +168,7 @@ def with_room(columns, n, capacity):
 def load_row(row, rows, x, seen):
     """The row about the centre with its draws, and 1 where it is observed; how many these are."""
     for d in range(x.shape[0]):
-        x[d] = rows.values[row, d] - rows.centre[d]
+        x[d] = rows.values[row - rows.first, d] - rows.centre[d]
         seen[d] = 1.0
     start, stop = rows.missing_start[row], rows.missing_start[row + 1]
     for i in range(start, stop):
@@ -155,11 +190,9 @@ def add_row(sign, codes, n, x, gram, cross):
 
 @kernel
 def count_rows(rows, columns, n):
-    """Sum Z'Z and Z'X of the n features anew."""
+    """Add the rows to Z'Z and Z'X of the n features."""
     x, seen = np.empty(rows.values.shape[1]), np.empty(rows.values.shape[1])
-    columns.gram[:n, :n] = 0.0
-    columns.cross[:n] = 0.0
-    for row in range(rows.values.shape[0]):
+    for row in range(rows.first, rows.first + rows.values.shape[0]):
         load_row(row, rows, x, seen)
         add_row(1.0, columns.codes[row], n, x, columns.gram, columns.cross)
 
@@ -226,29 +259,30 @@ def move(sign, scale, direction, residual, n, columns):
 
 
 @kernel
-def take_out(codes, x, n_own, columns, n, settings, direction, residual):
+def take_out(codes, n_own, columns, n, settings, space):
     """Take a row out of S and M, from which its own features are dropped already.
 
     What they explain is noise to the others: the row's variance is larger by theirs. S and M are
     computed anew, from sums without the row, if the short way is not safe.
     """
-    quadratic = covariance_times(codes, n, columns.covariance, direction)
+    quadratic = covariance_times(codes, n, columns.covariance, space.direction)
     variance = settings.noise_variance + n_own * settings.factor_variance
     remainder = variance - quadratic
     if not remainder > LEAST_REMAINDER * variance:
         refresh(columns, n, settings)
         return
-    find_residual(codes, n, x, columns.mean, residual)
-    move(-1.0, remainder, direction, residual, n, columns)
+    find_residual(codes, n, space.x, columns.mean, space.residual)
+    move(-1.0, remainder, space.direction, space.residual, n, columns)
 
 
 @kernel
-def put_back(codes, x, columns, n, settings, direction, residual):
+def put_back(codes, columns, n, settings, space):
     """Count a row in all sums again."""
-    add_row(1.0, codes, n, x, columns.gram, columns.cross)
-    quadratic = covariance_times(codes, n, columns.covariance, direction)
-    find_residual(codes, n, x, columns.mean, residual)
-    move(1.0, settings.noise_variance + quadratic, direction, residual, n, columns)
+    add_row(1.0, codes, n, space.x, columns.gram, columns.cross)
+    quadratic = covariance_times(codes, n, columns.covariance, space.direction)
+    find_residual(codes, n, space.x, columns.mean, space.residual)
+    variance = settings.noise_variance + quadratic
+    move(1.0, variance, space.direction, space.residual, n, columns)
 
 
 @kernel
@@ -308,15 +342,15 @@ def log_density(variance, squares, n_seen):
 
 
 @kernel
-def sample_bits(
-    codes, n, columns, settings, quadratic, extra, n_seen, direction, residual, seen, order, rng
-):
+def sample_bits(codes, n, columns, settings, quadratic, extra, n_seen, space, rng):
     """Sample the bits of a row that is taken out, one by one in random order.
 
-    ``direction`` is S z and ``quadratic`` z'S z; x_n has the variance s_X^2 + z'S z + ``extra``;
-    ``residual`` is x_n - z M where it is seen and 0 elsewhere. Direction and residual are kept up
-    to date. Returns the new z'S z, the squared norm of the residual, and how many bits flipped.
+    ``quadratic`` is z'S z; x_n has the variance s_X^2 + z'S z + ``extra``; the space's direction is
+    S z, its residual x_n - z M where that is seen and 0 elsewhere. Both are kept up to date.
+    Returns the new z'S z, the squared norm of the residual, and how many bits flipped.
     """
+    seen, residual = space.seen, space.residual
+    direction, order = space.direction, space.order
     n_flips = 0
     squares = 0.0
     for d in range(residual.shape[0]):
@@ -389,18 +423,17 @@ def draw_missing(row, rows, prediction, variance, x, rng):
 
 
 @kernel
-def sample_rows(first, last, rows, columns, n, settings, rng):
-    """Sample the rows first .. last of Z and their missing entries.
+def sample_rows(rows, columns, n, settings, rng):
+    """Sample Z of some rows, and their missing entries.
 
     ``n`` counts the features, with the intercept. Returns the columns (other arrays if they had to
     grow), the number of features, and how many bits changed.
     """
     n_features = rows.values.shape[1]
-    x, seen, residual = np.empty(n_features), np.empty(n_features), np.empty(n_features)
-    direction = np.empty(columns.mean.shape[0])
-    order = np.empty(columns.mean.shape[0], dtype=np.int64)
+    space = new_space(n_features, columns.mean.shape[0])
+    x, seen, residual = space.x, space.seen, space.residual
     n_changed = 0
-    for row in range(first, last):
+    for row in range(rows.first, rows.first + rows.values.shape[0]):
         if row % ROWS_BETWEEN_REFRESHES == 0:
             refresh(columns, n, settings)
         codes = columns.codes[row]
@@ -410,25 +443,15 @@ def sample_rows(first, last, rows, columns, n, settings, rng):
         if settings.share == 0.0:
             n_left = drop_singletons(codes, columns, n, settings.n_fixed)
             n_own, n = n - n_left, n_left
-        take_out(codes, x, n_own, columns, n, settings, direction, residual)
+        take_out(codes, n_own, columns, n, settings, space)
 
-        quadratic = covariance_times(codes, n, columns.covariance, direction)
+        quadratic = covariance_times(codes, n, columns.covariance, space.direction)
         find_residual(codes, n, x, columns.mean, residual)
         for d in range(n_features):
             residual[d] *= seen[d]
+        extra = n_own * settings.factor_variance
         quadratic, squares, n_flips = sample_bits(
-            codes,
-            n,
-            columns,
-            settings,
-            quadratic,
-            n_own * settings.factor_variance,
-            n_seen,
-            direction,
-            residual,
-            seen,
-            order,
-            rng,
+            codes, n, columns, settings, quadratic, extra, n_seen, space, rng
         )
         variance = settings.noise_variance + quadratic
         n_new = sample_n_new(
@@ -439,13 +462,13 @@ def sample_rows(first, last, rows, columns, n, settings, rng):
         if n + n_new > columns.mean.shape[0]:
             columns = with_room(columns, n, max(n + n_new, 2 * columns.mean.shape[0]))
             codes = columns.codes[row]
-            direction = np.empty(columns.mean.shape[0])
-            order = np.empty(columns.mean.shape[0], dtype=np.int64)
+            larger = new_space(0, columns.mean.shape[0])
+            space = WorkSpace(x, seen, residual, larger.direction, larger.order)
         append_singletons(codes, n_new, columns, n, settings.factor_variance)
         n += n_new
         if n_seen < n_features:
             predict(codes, n, columns.mean, residual)
             variance += n_new * settings.factor_variance
             draw_missing(row, rows, residual, variance, x, rng)
-        put_back(codes, x, columns, n, settings, direction, residual)
+        put_back(codes, columns, n, settings, space)
     return columns, n, n_changed

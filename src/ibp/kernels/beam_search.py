@@ -20,9 +20,12 @@ is then linear in z: a feature at place i of s equal ones has the log-odds of it
 ln (s - i) / (i + 1). So no two children, of whatever parents, are the same up to column order.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ibp.compiled import kernel
+from ibp.kernels.mixing import mixed
 
 # What `tally` counts.
 COUNT, WORST, OVERFLOW = 0, 1, 2
@@ -31,13 +34,184 @@ NO_FLIP = -1
 LEAST_GAIN = 1e-9
 
 
-@kernel
-def key_of(k):
-    """A number for feature k, such that sums by exclusive or tell sets apart (splitmix64)."""
-    key = np.uint64(k + 1) * np.uint64(0x9E3779B97F4A7C15)
-    key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return key ^ (key >> np.uint64(31))
+class Beam(NamedTuple):
+    """Hypotheses, with room for K features each; an intercept is feature 0.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (B,)
+        Log joint probabilities of the rows so far.
+    n_active : ndarray of shape (B,)
+        Features in use, the intercept among them.
+    counts : ndarray of shape (B, K)
+        Rows that have each feature.
+    first : ndarray of shape (B, K)
+        0 where a feature's history is that of the feature before it.
+    covariance, gram : ndarray of shape (B, G, K, K)
+        Of the factors given the rows so far, and products of their means; by column group.
+    mean : ndarray of shape (B, K, D)
+        Of the factors, columns in layout order.
+    """
+
+    scores: np.ndarray
+    n_active: np.ndarray
+    counts: np.ndarray
+    first: np.ndarray
+    covariance: np.ndarray
+    mean: np.ndarray
+    gram: np.ndarray
+
+
+class Row(NamedTuple):
+    """The row to be placed: zero where missing, the groups that it observes, and all groups."""
+
+    x: np.ndarray
+    seen: np.ndarray
+    group_start: np.ndarray
+
+
+class Model(NamedTuple):
+    """What all hypotheses have in common when a row is placed.
+
+    Attributes
+    ----------
+    n_placed : int
+        Rows so far.
+    n_fixed : int
+        1 if there is an intercept, else 0.
+    noise_variance, factor_variance : float
+        sigma_X^2 and sigma_A^2.
+    log_new : ndarray
+        Log probabilities of 0, 1, ... new features.
+    """
+
+    n_placed: int
+    n_fixed: int
+    noise_variance: float
+    factor_variance: float
+    log_new: np.ndarray
+
+
+class Board(NamedTuple):
+    """The best children so far.
+
+    Attributes
+    ----------
+    scores, parents, n_new : ndarrays
+        Log joint probabilities, numbers of the hypotheses that they extend, and of new features.
+    keys : ndarray, uint64
+        Numbers that tell sets of features apart.
+    codes : ndarray, uint8
+        The known features that the row has.
+    tally : ndarray of three int64
+        How many children there are, which is the worst, and whether there was no room for one.
+    floor : float
+        What a child must exceed in any case.
+    may_grow : bool
+        Whether all such children are wanted; else the worst gives way when the board is full.
+    """
+
+    scores: np.ndarray
+    parents: np.ndarray
+    n_new: np.ndarray
+    keys: np.ndarray
+    codes: np.ndarray
+    tally: np.ndarray
+    floor: float
+    may_grow: bool
+
+
+class Hypothesis(NamedTuple):
+    """One hypothesis of a beam: its number, its features, and its score if a row takes none."""
+
+    parent: int
+    first: np.ndarray
+    n_fixed: int
+    n_active: int
+    score_of_none: float
+
+
+class Form(NamedTuple):
+    """What the value of a set of features is made of, for one hypothesis and one row.
+
+    Attributes
+    ----------
+    seen, width : ndarrays
+        Column groups that the row observes, and widths of all groups.
+    covariance, gram : ndarrays of shape (G, K, K)
+        As in `Beam`.
+    projection : ndarray of shape (G, K)
+        Products of the mean factors with the row.
+    log_odds : ndarray of shape (K,)
+        Of each feature, by the prior.
+    """
+
+    seen: np.ndarray
+    width: np.ndarray
+    covariance: np.ndarray
+    gram: np.ndarray
+    projection: np.ndarray
+    log_odds: np.ndarray
+
+
+class Point(NamedTuple):
+    """A set of features and what is kept up along with it.
+
+    Attributes
+    ----------
+    chosen : ndarray of shape (K,), uint8
+        Who is in.
+    covariance_times, gram_times : ndarrays of shape (G, K)
+        Products of the form's matrices with the set.
+    variance, error : ndarrays of shape (G,)
+        Of the row, by column group.
+    prior, key : ndarrays of one entry
+        Log prior with the hypothesis's score, and the number of the set.
+    """
+
+    chosen: np.ndarray
+    covariance_times: np.ndarray
+    gram_times: np.ndarray
+    variance: np.ndarray
+    error: np.ndarray
+    prior: np.ndarray
+    key: np.ndarray
+
+
+class Candidate(NamedTuple):
+    """A set that may be put on the board: ``chosen`` with a and b flipped, unless they are -1."""
+
+    prior: float
+    key: int
+    a: int
+    b: int
+    chosen: np.ndarray
+    variance: np.ndarray
+    error: np.ndarray
+
+
+class NewFeatures(NamedTuple):
+    """Log probabilities of 0, 1, ... new features, likeliest and largest number, and sigma_A^2."""
+
+    log_probability: np.ndarray
+    likeliest: int
+    most: int
+    variance: float
+
+
+class GroupSpace(NamedTuple):
+    """Room for a row's variance and error by column group."""
+
+    variance: np.ndarray
+    error: np.ndarray
+
+
+class LearningSpace(NamedTuple):
+    """Room for a row's residual, and for each factor's gain and its product with the residual."""
+
+    residual: np.ndarray
+    gain: np.ndarray
+    product: np.ndarray
 
 
 @kernel
@@ -65,9 +239,10 @@ def prior_of_row(counts, first, n_fixed, n_active, n_placed, log_odds):
 
 
 @kernel
-def project(x, group_start, seen, mean, n_active, projection):
+def project(row, mean, n_active, projection):
     """Products of the mean factors with the row, by column group."""
-    for g in seen:
+    x, group_start = row.x, row.group_start
+    for g in row.seen:
         for k in range(n_active):
             total = 0.0
             for d in range(group_start[g], group_start[g + 1]):
@@ -77,8 +252,8 @@ def project(x, group_start, seen, mean, n_active, projection):
 
 @kernel
 def new_point(n_groups, n_components):
-    """Space for a set of features: who is in, products with the forms, value, log prior, key."""
-    return (
+    """Room for a set of features."""
+    return Point(
         np.zeros(n_components, dtype=np.uint8),
         np.zeros((n_groups, n_components)),
         np.zeros((n_groups, n_components)),
@@ -90,12 +265,21 @@ def new_point(n_groups, n_components):
 
 
 @kernel
+def group_widths(group_start):
+    """Numbers of columns."""
+    width = np.zeros(group_start.shape[0] - 1)
+    for g in range(width.shape[0]):
+        width[g] = group_start[g + 1] - group_start[g]
+    return width
+
+
+@kernel
 def shift(
     k, n, sign, seen, covariance, gram, projection, covariance_times, gram_times, variance, error
 ):
     """Bring products, variance and error up to date with feature k of n taken in (1) or out (-1).
 
-    Here and in `moved` arrays are passed one by one: taking tuples of them apart costs more than
+    Here and in `moved` arrays are passed one by one: taking records of them apart costs more than
     the arithmetic.
     """
     for g in seen:
@@ -109,41 +293,40 @@ def shift(
 @kernel
 def flip(k, form, point):
     """Take feature k in or out of the set."""
-    seen, _, covariance, gram, projection, log_odds = form
-    chosen, covariance_times, gram_times, variance, error, prior, key = point
-    sign = -1.0 if chosen[k] else 1.0
+    sign = -1.0 if point.chosen[k] else 1.0
     shift(
         k,
-        log_odds.shape[0],
+        form.log_odds.shape[0],
         sign,
-        seen,
-        covariance,
-        gram,
-        projection,
-        covariance_times,
-        gram_times,
-        variance,
-        error,
+        form.seen,
+        form.covariance,
+        form.gram,
+        form.projection,
+        point.covariance_times,
+        point.gram_times,
+        point.variance,
+        point.error,
     )
-    chosen[k] = 1 - chosen[k]
-    prior[0] += sign * log_odds[k]
-    key[0] ^= key_of(k)
+    point.chosen[k] = 1 - point.chosen[k]
+    point.prior[0] += sign * form.log_odds[k]
+    point.key[0] ^= mixed(k)
 
 
 @kernel
-def start_point(x, group_start, noise_variance, prior_of_none, n_fixed, form, point):
+def start_point(row, noise_variance, prior_of_none, n_fixed, form, point):
     """Begin with no feature but the fixed ones, which every row has."""
-    chosen, covariance_times, gram_times, variance, error, prior, key = point
-    chosen[:] = 0
-    covariance_times[:] = 0.0
-    gram_times[:] = 0.0
-    for g in form[0]:
+    x, group_start = row.x, row.group_start
+    variance, error = point.variance, point.error
+    point.chosen[:] = 0
+    point.covariance_times[:] = 0.0
+    point.gram_times[:] = 0.0
+    for g in form.seen:
         variance[g] = noise_variance
         error[g] = 0.0
         for d in range(group_start[g], group_start[g + 1]):
             error[g] += x[d] * x[d]
-    prior[0] = prior_of_none
-    key[0] = 0
+    point.prior[0] = prior_of_none
+    point.key[0] = 0
     for k in range(n_fixed):
         flip(k, form, point)
 
@@ -194,41 +377,43 @@ def density_with(extra_variance, seen, width, variance, error):
 
 
 @kernel
-def threshold(floor, may_grow, board):
+def threshold(board):
     """What a child must exceed to be kept."""
-    values, tally = board[0], board[5]
-    if may_grow or tally[COUNT] < values.shape[0]:
-        return floor
-    return max(floor, values[tally[WORST]])
+    scores, tally = board.scores, board.tally
+    if board.may_grow or tally[COUNT] < scores.shape[0]:
+        return board.floor
+    return max(board.floor, scores[tally[WORST]])
 
 
 @kernel
-def keep(value, parent, n_new, key, a, b, chosen, may_grow, distinct, board):
+def keep(score, parent, n_new, key, candidate, distinct, board):
     """Put a child on the board, in place of the worst if it is full."""
-    values, parents, new, keys, codes, tally = board
+    scores, keys, tally = board.scores, board.keys, board.tally
     if distinct:
         for i in range(tally[COUNT]):
-            if keys[i] == key and parents[i] == parent and new[i] == n_new:
+            if keys[i] == key and board.parents[i] == parent and board.n_new[i] == n_new:
                 return
-    if tally[COUNT] < values.shape[0]:
+    if tally[COUNT] < scores.shape[0]:
         slot = tally[COUNT]
         tally[COUNT] += 1
-    elif may_grow:
+    elif board.may_grow:
         tally[OVERFLOW] = 1
         return
     else:
         slot = tally[WORST]
-    values[slot], parents[slot], new[slot], keys[slot] = value, parent, n_new, key
+    scores[slot], keys[slot] = score, key
+    board.parents[slot], board.n_new[slot] = parent, n_new
+    codes, chosen = board.codes[slot], candidate.chosen
     for k in range(chosen.shape[0]):
-        codes[slot, k] = chosen[k]
-    if a != NO_FLIP:
-        codes[slot, a] = 1 - codes[slot, a]
-    if b != NO_FLIP:
-        codes[slot, b] = 1 - codes[slot, b]
-    if tally[COUNT] == values.shape[0] and not may_grow:
+        codes[k] = chosen[k]
+    if candidate.a != NO_FLIP:
+        codes[candidate.a] = 1 - codes[candidate.a]
+    if candidate.b != NO_FLIP:
+        codes[candidate.b] = 1 - codes[candidate.b]
+    if tally[COUNT] == scores.shape[0] and not board.may_grow:
         worst = 0
-        for i in range(values.shape[0]):
-            if values[i] < values[worst]:
+        for i in range(scores.shape[0]):
+            if scores[i] < scores[worst]:
                 worst = i
         tally[WORST] = worst
 
@@ -244,41 +429,40 @@ def best_density(seen, width, variance, error):
 
 
 @kernel
-def offer(
-    parent, prior, key, a, b, chosen, variance, error, form, new, floor, may_grow, distinct, board
-):
+def offer(parent, candidate, form, new, distinct, board):
     """Offer a set with 0, 1, ... new features to the board; return the threshold after that.
 
     The density rises with the variance as long as that is below error / width, in each column
     group, and Poisson's probabilities fall beyond their mode: past both, a child that is not kept
     is the last worth a look.
     """
-    seen, width = form[0], form[1]
-    log_new, likeliest, most_new, factor_variance = new
-    enough = float(likeliest)
+    seen, width = form.seen, form.width
+    variance, error = candidate.variance, candidate.error
+    enough = float(new.likeliest)
     for g in seen:
-        enough = max(enough, (error[g] / width[g] - variance[g]) / factor_variance)
-    for n_new in range(most_new + 1):
-        value = prior + log_new[n_new]
-        value += density_with(n_new * factor_variance, seen, width, variance, error)
-        if value > threshold(floor, may_grow, board):
-            number = key ^ key_of(chosen.shape[0] + n_new)
-            keep(value, parent, n_new, number, a, b, chosen, may_grow, distinct, board)
+        enough = max(enough, (error[g] / width[g] - variance[g]) / new.variance)
+    for n_new in range(new.most + 1):
+        score = candidate.prior + new.log_probability[n_new]
+        score += density_with(n_new * new.variance, seen, width, variance, error)
+        if score > threshold(board):
+            key = candidate.key ^ mixed(candidate.chosen.shape[0] + n_new)
+            keep(score, parent, n_new, key, candidate, distinct, board)
         elif n_new >= enough:
             break
-    return threshold(floor, may_grow, board)
+    return threshold(board)
 
 
 @kernel
-def enumerate_sets(parent, first, n_fixed, n_active, form, new, floor, may_grow, point, board):
+def enumerate_sets(hypothesis, form, new, point, board):
     """Offer all sets that take the first of equal features, one flip apart.
 
     Knuth's loopless reflected Gray code of mixed radix (7.2.1.1, algorithm H): digit i is how many
     are taken of the i-th group of equal features.
     """
+    parent, first, n_fixed, n_active, _ = hypothesis
     seen, width, covariance, gram, projection, log_odds = form
     chosen, covariance_times, gram_times, variance, error, prior, key = point
-    log_most_likely = new[0][new[1]]
+    log_most_likely = new.log_probability[new.likeliest]
     start = np.zeros(n_active + 1, dtype=np.int64)
     n_digits = 0
     for k in range(n_fixed, n_active):
@@ -289,26 +473,12 @@ def enumerate_sets(parent, first, n_fixed, n_active, form, new, floor, may_grow,
     digit = np.zeros(n_digits, dtype=np.int64)
     direction = np.ones(n_digits, dtype=np.int64)
     focus = np.arange(n_digits + 1)
-    log_prior, to_exceed = prior[0], threshold(floor, may_grow, board)
+    log_prior, to_exceed = prior[0], threshold(board)
     while True:
         bound = log_prior + log_most_likely
         if bound + best_density(seen, width, variance, error) > to_exceed:
-            to_exceed = offer(
-                parent,
-                log_prior,
-                key[0],
-                NO_FLIP,
-                NO_FLIP,
-                chosen,
-                variance,
-                error,
-                form,
-                new,
-                floor,
-                may_grow,
-                False,
-                board,
-            )
+            present = Candidate(log_prior, key[0], NO_FLIP, NO_FLIP, chosen, variance, error)
+            to_exceed = offer(parent, present, form, new, False, board)
         i = focus[0]
         focus[0] = 0
         if i == n_digits:
@@ -356,11 +526,12 @@ def equal_features(a, b, first):
 
 
 @kernel
-def best_flip(extra_variance, in_pairs, above, first, n_fixed, n_active, form, point, space):
+def best_flip(extra_variance, in_pairs, above, hypothesis, form, point, space):
     """The flip of one feature, or of two, that raises the value most, and that value.
 
     Returns -1 and -1 if none raises it ``above`` a number.
     """
+    _, first, n_fixed, n_active, _ = hypothesis
     seen, width, covariance, gram, projection, log_odds = form
     chosen, covariance_times, gram_times, old_variance, old_error, prior, _ = point
     variance, error = space
@@ -397,18 +568,15 @@ def best_flip(extra_variance, in_pairs, above, first, n_fixed, n_active, form, p
 
 
 @kernel
-def ascend(extra_variance, first, n_fixed, n_active, form, point, space):
+def ascend(extra_variance, hypothesis, form, point, space):
     """Climb by the best flip of one feature or, if none helps, of two."""
-    value = point[5][0] + density_with(extra_variance, form[0], form[1], point[3], point[4])
+    value = point.prior[0]
+    value += density_with(extra_variance, form.seen, form.width, point.variance, point.error)
     while True:
         above = value + LEAST_GAIN * (1.0 + abs(value))
-        a, b, value = best_flip(
-            extra_variance, False, above, first, n_fixed, n_active, form, point, space
-        )
+        a, b, value = best_flip(extra_variance, False, above, hypothesis, form, point, space)
         if a == NO_FLIP:
-            a, b, value = best_flip(
-                extra_variance, True, above, first, n_fixed, n_active, form, point, space
-            )
+            a, b, value = best_flip(extra_variance, True, above, hypothesis, form, point, space)
         if a == NO_FLIP:
             return
         flip(a, form, point)
@@ -417,41 +585,28 @@ def ascend(extra_variance, first, n_fixed, n_active, form, point, space):
 
 
 @kernel
-def offer_neighbours(parent, first, n_fixed, n_active, form, new, floor, point, space, board):
+def offer_neighbours(hypothesis, form, new, point, space, board):
     """Offer a set and all sets one or two flips from it, those that are there already excepted."""
+    parent, first, n_fixed, n_active, _ = hypothesis
     seen, width, covariance, gram, projection, log_odds = form
     chosen, covariance_times, gram_times, old_variance, old_error, prior, keys = point
     variance, error = space
     key = keys[0]
-    to_exceed = offer(
-        parent,
-        prior[0],
-        key,
-        NO_FLIP,
-        NO_FLIP,
-        chosen,
-        old_variance,
-        old_error,
-        form,
-        new,
-        floor,
-        False,
-        True,
-        board,
-    )
-    log_most_likely = new[0][new[1]]
+    present = Candidate(prior[0], key, NO_FLIP, NO_FLIP, chosen, old_variance, old_error)
+    to_exceed = offer(parent, present, form, new, True, board)
+    log_most_likely = new.log_probability[new.likeliest]
     for a in range(n_fixed, n_active):
         if not may_flip(a, n_fixed, n_active, first, chosen):
             continue
         for number in range(a, n_active):
             b = NO_FLIP if number == a else number
             log_prior = prior[0] + prior_change(a, log_odds, chosen)
-            neighbour = key ^ key_of(a)
+            neighbour = key ^ mixed(a)
             if b != NO_FLIP:
                 if not may_flip(b, n_fixed, n_active, first, chosen) or equal_features(a, b, first):
                     continue
                 log_prior += prior_change(b, log_odds, chosen)
-                neighbour ^= key_of(b)
+                neighbour ^= mixed(b)
             moved(
                 a,
                 b,
@@ -469,22 +624,8 @@ def offer_neighbours(parent, first, n_fixed, n_active, form, new, floor, point, 
             )
             bound = log_prior + log_most_likely
             if bound + best_density(seen, width, variance, error) > to_exceed:
-                to_exceed = offer(
-                    parent,
-                    log_prior,
-                    neighbour,
-                    a,
-                    b,
-                    chosen,
-                    variance,
-                    error,
-                    form,
-                    new,
-                    floor,
-                    False,
-                    True,
-                    board,
-                )
+                candidate = Candidate(log_prior, neighbour, a, b, chosen, variance, error)
+                to_exceed = offer(parent, candidate, form, new, True, board)
 
 
 @kernel
@@ -502,115 +643,75 @@ def number_of_sets(first, n_fixed, n_active, limit):
 
 
 @kernel
-def search_sets(
-    parent,
-    x,
-    group_start,
-    noise_variance,
-    prior_of_none,
-    first,
-    n_fixed,
-    n_active,
-    form,
-    new,
-    floor,
-    point,
-    board,
-):
+def search_sets(row, noise_variance, hypothesis, form, new, point, board):
     """Offer the surroundings of local optima instead of all sets.
 
     Climbs start from no feature and from all, for a row without and with a new feature.
     """
-    space = (np.zeros_like(point[3]), np.zeros_like(point[4]))
+    n_fixed = hypothesis.n_fixed
+    space = GroupSpace(np.zeros_like(point.variance), np.zeros_like(point.error))
     ends = np.zeros(4, dtype=np.uint64)
     n_ends = 0
-    for with_new in range(2 if new[2] > 0 else 1):
+    for with_new in range(2 if new.most > 0 else 1):
         for all_of_them in range(2):
-            start_point(x, group_start, noise_variance, prior_of_none, n_fixed, form, point)
+            start_point(row, noise_variance, hypothesis.score_of_none, n_fixed, form, point)
             if all_of_them:
-                for k in range(n_fixed, n_active):
+                for k in range(n_fixed, hypothesis.n_active):
                     flip(k, form, point)
-            ascend(with_new * new[3], first, n_fixed, n_active, form, point, space)
-            end = point[6][0]
+            ascend(with_new * new.variance, hypothesis, form, point, space)
+            end = point.key[0]
             if not (ends[:n_ends] == end).any():
                 ends[n_ends] = end
                 n_ends += 1
-                offer_neighbours(
-                    parent, first, n_fixed, n_active, form, new, floor, point, space, board
-                )
+                offer_neighbours(hypothesis, form, new, point, space, board)
 
 
 @kernel
-def expand(
-    x,
-    seen,
-    group_start,
-    beam,
-    n_placed,
-    n_fixed,
-    noise_variance,
-    factor_variance,
-    log_new,
-    most_components,
-    most_sets,
-    floor,
-    may_grow,
-    board,
-):
+def expand(row, model, beam, most_components, most_sets, board):
     """Fill the board with the best children of all hypotheses.
 
-    ``beam`` is (scores, n_active, counts, first, covariance, mean, gram) as in
-    `Beam`, ``log_new`` the log probabilities of 0, 1, ... new features,
-    ``most_components`` the limit of features including fixed ones. Hypotheses with more than
-    ``most_sets`` sets to enumerate have them searched. ``floor`` is what a child must exceed.
+    ``most_components`` is the limit of features including fixed ones. Hypotheses with more than
+    ``most_sets`` sets to enumerate have them searched. The records come as plain tuples here and in
+    `make_children`: it takes a compiled function longer to see the types of named ones than to
+    place a small row.
     """
-    scores, active, counts, first, covariance, mean, gram = beam
-    n_groups, n_components = covariance.shape[1], covariance.shape[2]
-    width = np.zeros(n_groups)
-    for g in range(n_groups):
-        width[g] = group_start[g + 1] - group_start[g]
+    row, model, beam, board = Row(*row), Model(*model), Beam(*beam), Board(*board)
+    n_placed, n_fixed, noise_variance, factor_variance, log_new = model
+    n_groups, n_components = beam.covariance.shape[1], beam.covariance.shape[2]
+    width = group_widths(row.group_start)
     likeliest = np.argmax(log_new)
     projection = np.zeros((n_groups, n_components))
     log_odds = np.zeros(n_components)
     point = new_point(n_groups, n_components)
-    for parent in range(scores.shape[0]):
-        n_active = active[parent]
-        prior_of_none = scores[parent] + prior_of_row(
-            counts[parent], first[parent], n_fixed, n_active, n_placed, log_odds
+    for parent in range(beam.scores.shape[0]):
+        n_active, first = beam.n_active[parent], beam.first[parent]
+        score_of_none = beam.scores[parent] + prior_of_row(
+            beam.counts[parent], first, n_fixed, n_active, n_placed, log_odds
         )
-        project(x, group_start, seen, mean[parent], n_active, projection)
-        odds = log_odds[:n_active]
-        form = (seen, width, covariance[parent], gram[parent], projection, odds)
+        project(row, beam.mean[parent], n_active, projection)
+        hypothesis = Hypothesis(parent, first, n_fixed, n_active, score_of_none)
+        form = Form(
+            row.seen,
+            width,
+            beam.covariance[parent],
+            beam.gram[parent],
+            projection,
+            log_odds[:n_active],
+        )
         most_new = min(log_new.shape[0] - 1, most_components - n_active)
-        new = (log_new, min(likeliest, most_new), most_new, factor_variance)
-        if number_of_sets(first[parent], n_fixed, n_active, most_sets) <= most_sets:
-            start_point(x, group_start, noise_variance, prior_of_none, n_fixed, form, point)
-            enumerate_sets(
-                parent, first[parent], n_fixed, n_active, form, new, floor, may_grow, point, board
-            )
+        new = NewFeatures(log_new, min(likeliest, most_new), most_new, factor_variance)
+        if number_of_sets(first, n_fixed, n_active, most_sets) <= most_sets:
+            start_point(row, noise_variance, score_of_none, n_fixed, form, point)
+            enumerate_sets(hypothesis, form, new, point, board)
         else:
-            search_sets(
-                parent,
-                x,
-                group_start,
-                noise_variance,
-                prior_of_none,
-                first[parent],
-                n_fixed,
-                n_active,
-                form,
-                new,
-                floor,
-                point,
-                board,
-            )
+            search_sets(row, noise_variance, hypothesis, form, new, point, board)
 
 
 @kernel
 def inherit(parent, child, n_before, n_active, factor_variance, old, new):
     """Copy what a hypothesis knows of its factors, new features being as before any data."""
-    _, _, _, _, old_covariance, old_mean, old_gram = old
-    _, _, _, _, covariance, mean, gram = new
+    old_covariance, old_mean, old_gram = old.covariance, old.mean, old.gram
+    covariance, mean, gram = new.covariance, new.mean, new.gram
     for g in range(covariance.shape[1]):
         for k in range(n_active):
             for i in range(n_active):
@@ -658,33 +759,23 @@ def learn(x, columns, noise_variance, z, covariance, mean, gram, space):
 
 
 @kernel
-def make_children(
-    x,
-    seen,
-    group_start,
-    old,
-    n_placed,
-    n_fixed,
-    noise_variance,
-    factor_variance,
-    log_new,
-    parents,
-    n_new,
-    codes,
-    new,
-):
+def make_children(row, model, old, parents, n_new, codes, new):
     """Make the chosen children of a beam: scores, counts, histories and what is known of factors.
 
     The scores are computed anew, from the row itself.
     """
-    old_scores, old_active, old_counts, old_first = old[0], old[1], old[2], old[3]
+    row, model, old, new = Row(*row), Model(*model), Beam(*old), Beam(*new)
+    n_placed, n_fixed, noise_variance, factor_variance, log_new = model
+    old_scores, old_counts, old_first = old.scores, old.counts, old.first
     scores, active, counts, first, covariance, mean, gram = new
+    group_start = row.group_start
     log_odds = np.zeros(covariance.shape[2])
-    residual = np.zeros(mean.shape[2])
-    space = (residual, np.zeros(covariance.shape[2]), np.zeros(covariance.shape[2]))
+    space = LearningSpace(
+        np.zeros(mean.shape[2]), np.zeros(covariance.shape[2]), np.zeros(covariance.shape[2])
+    )
     for child in range(parents.shape[0]):
         parent = parents[child]
-        n_before = old_active[parent]
+        n_before = old.n_active[parent]
         n_active = n_before + n_new[child]
         score = old_scores[parent] + log_new[n_new[child]]
         score += prior_of_row(
@@ -702,9 +793,9 @@ def make_children(
             first[child, k] = k == n_before
         active[child] = n_active
         inherit(parent, child, n_before, n_active, factor_variance, old, new)
-        for g in seen:
+        for g in row.seen:
             score += learn(
-                x,
+                row.x,
                 (group_start[g], group_start[g + 1]),
                 noise_variance,
                 codes[child, :n_active],
@@ -717,26 +808,25 @@ def make_children(
 
 
 @kernel
-def fill_rows(rows, observed, group_start, beam, n_placed, n_fixed, noise_variance, codes):
+def fill_rows(rows, observed, group_start, model, beam, codes):
     """Give rows the known features that suit them, learning nothing from them.
 
     By a climb from no feature with the factors of the first hypothesis.
     """
-    _, active, counts, first, covariance, mean, gram = beam
-    n_groups, n_active = covariance.shape[1], active[0]
-    width = np.zeros(n_groups)
-    for g in range(n_groups):
-        width[g] = group_start[g + 1] - group_start[g]
+    n_fixed = model.n_fixed
+    n_groups, n_active, first = beam.covariance.shape[1], beam.n_active[0], beam.first[0]
+    width = group_widths(group_start)
     projection = np.zeros((n_groups, n_active))
     log_odds = np.zeros(n_active)
-    none = prior_of_row(counts[0], first[0], n_fixed, n_active, n_placed, log_odds)
+    none = prior_of_row(beam.counts[0], first, n_fixed, n_active, model.n_placed, log_odds)
+    hypothesis = Hypothesis(0, first, n_fixed, n_active, none)
     point = new_point(n_groups, n_active)
-    space = (np.zeros(n_groups), np.zeros(n_groups))
+    space = GroupSpace(np.zeros(n_groups), np.zeros(n_groups))
     for n in range(rows.shape[0]):
-        seen = np.flatnonzero(observed[n])
-        project(rows[n], group_start, seen, mean[0], n_active, projection)
-        form = (seen, width, covariance[0], gram[0], projection, log_odds)
-        start_point(rows[n], group_start, noise_variance, none, n_fixed, form, point)
-        ascend(0.0, first[0], n_fixed, n_active, form, point, space)
+        row = Row(rows[n], np.flatnonzero(observed[n]), group_start)
+        project(row, beam.mean[0], n_active, projection)
+        form = Form(row.seen, width, beam.covariance[0], beam.gram[0], projection, log_odds)
+        start_point(row, model.noise_variance, none, n_fixed, form, point)
+        ascend(0.0, hypothesis, form, point, space)
         for k in range(n_active):
-            codes[n, k] = point[0][k]
+            codes[n, k] = point.chosen[k]

@@ -6,24 +6,26 @@ under a fitted model. No groups, so most rows are settled by a certificate of O(
 
 import numpy as np
 
-from ibp.compiled import kernel
+from ibp.compiled import inlined, kernel
 from ibp.kernels.cancellation import LEAST_LEFT
-from ibp.submodular.batch import DOUBLE_GREEDY, EXACT, RANDOMIZED_DOUBLE_GREEDY
+from ibp.kernels.records import Form
+from ibp.submodular.batch import EXACT
 from ibp.submodular.certificate import certified
 from ibp.submodular.double_greedy import double_greedy
-from ibp.submodular.exact import (
-    nearest_plane,
-    prepare,
-    space_for_preparation,
-    space_for_search,
-    sphere_search,
-)
+from ibp.submodular.exact import nearest_plane, prepare, sphere_search
 from ibp.submodular.local_search import local_search
 from ibp.submodular.marginals import rounding_noise, start_marginals, value_from_marginals
+from ibp.submodular.records import (
+    Marginals,
+    Terms,
+    preparation_of,
+    space_for_preparation,
+    space_for_search,
+)
 
 # An exact search with fewer nodes is not worth its preparation.
 SMALLEST_BUDGET = 16
-MOST_FATIGUE = 30
+MOST_FAILED_SEARCHES = 30
 # In place of the shift of a preparation that is still to be made.
 NOT_PREPARED = -1.0
 
@@ -38,7 +40,7 @@ def add_column(sign, noise_precision, mean, constant_terms, quadratic, constant)
             quadratic[k, j] += step * mean[j]
 
 
-@kernel
+@inlined
 def enough_left(missing, noise_precision, mean_by_column, complete_quadratic):
     """Whether W keeps its digits when the missing columns are taken away from it."""
     for k in range(mean_by_column.shape[1]):
@@ -51,41 +53,30 @@ def enough_left(missing, noise_precision, mean_by_column, complete_quadratic):
 
 
 @kernel
-def form_of_own(
-    missing,
-    noise_precision,
-    mean_by_column,
-    constant_by_column,
-    complete_quadratic,
-    complete_constant,
-    complete_needed,
-    quadratic,
-    constant,
-    needed,
-):
-    """W, the constant and the margins of a row that misses the positions ``missing``, sorted.
+def form_of_own(row, noise_precision, gaps, complete, own):
+    """Fill in ``own``, the form of a row with gaps, given that of complete rows.
 
     What is missing is taken away from the form of complete rows or, if that is the larger part or
     would leave too few digits, what is observed is summed. The margins hold because W - D loses no
     more than the squared norm of the missing columns in any direction.
     """
-    n_features, n = mean_by_column.shape
+    missing = gaps.position[gaps.start[row] : gaps.start[row + 1]]
+    quadratic, constant = own.quadratic, own.constant
+    n_features, n = gaps.mean.shape
     take_away = 2 * missing.shape[0] <= n_features and enough_left(
-        missing, noise_precision, mean_by_column, complete_quadratic
+        missing, noise_precision, gaps.mean, complete.quadratic
     )
     for k in range(n):
-        constant[k] = complete_constant[k] if take_away else 0.0
+        constant[k] = complete.constant[k] if take_away else 0.0
         for j in range(k + 1):
-            quadratic[k, j] = complete_quadratic[k, j] if take_away else 0.0
+            quadratic[k, j] = complete.quadratic[k, j] if take_away else 0.0
     lost = 0.0
     if take_away:
         for i in range(missing.shape[0]):
             d = missing[i]
-            add_column(
-                -1.0, noise_precision, mean_by_column[d], constant_by_column[d], quadratic, constant
-            )
+            add_column(-1.0, noise_precision, gaps.mean[d], gaps.constant[d], quadratic, constant)
             for k in range(n):
-                lost += noise_precision * mean_by_column[d, k] ** 2
+                lost += noise_precision * gaps.mean[d, k] ** 2
     else:
         lost = np.inf
         next_missing = 0
@@ -93,186 +84,113 @@ def form_of_own(
             if next_missing < missing.shape[0] and missing[next_missing] == d:
                 next_missing += 1
                 continue
-            add_column(
-                1.0, noise_precision, mean_by_column[d], constant_by_column[d], quadratic, constant
-            )
+            add_column(1.0, noise_precision, gaps.mean[d], gaps.constant[d], quadratic, constant)
     for k in range(n):
-        change = quadratic[k, k] - complete_quadratic[k, k]
-        needed[k] = complete_needed[k] + 0.5 * (change + lost)
+        change = quadratic[k, k] - complete.quadratic[k, k]
+        own.needed[k] = complete.needed[k] + 0.5 * (change + lost)
         for j in range(k):
             quadratic[j, k] = quadratic[k, j]
 
 
-@kernel
-def improve_row(
-    optimizer,
-    linear,
-    quadratic,
-    needed,
-    prepared,
-    chosen,
-    thorough,
-    uniforms,
-    node_budget,
-    group,
-    group_values,
-    group_count,
-    gains,
-    before,
-    space,
-):
+@inlined
+def improve_row(terms, needed, prepared, chosen, search, node_budget, uniforms, before, space):
     """Replace ``chosen`` by a set at least as good, if one is found.
 
     Returns the gain, whether the set is proven optimal, and whether the exact search was in vain:
     it ran out of its budget without finding anything better than the local search had.
-    ``group`` is all -1; ``before`` (K bytes), ``gains`` (2 x K) and ``space`` are work space.
+    No element has a group; ``before`` (K bytes) is work space.
     """
-    start_marginals(linear, quadratic, group, chosen, gains[0], group_count[0])
-    if certified(needed, chosen, gains[0]):
+    n = chosen.shape[0]
+    marginals = Marginals(space.gains[0], space.group_count[0])
+    start_marginals(terms, chosen, marginals)
+    if certified(needed, chosen, marginals.gains):
         return 0.0, True, False
-    present = value_from_marginals(
-        linear, quadratic, chosen, gains[0], group_values, group_count[0]
-    )
-    if optimizer in (DOUBLE_GREEDY, RANDOMIZED_DOUBLE_GREEDY):
-        for k in range(linear.shape[0]):
+    present = value_from_marginals(terms, chosen, marginals)
+    if uniforms is not None:
+        for k in range(n):
             before[k] = chosen[k]
-        value, _ = double_greedy(
-            linear, quadratic, group, group_values, chosen, uniforms, gains, group_count
-        )
-        if value <= present + rounding_noise(linear, quadratic, group, group_values):
-            for k in range(linear.shape[0]):
+        value, _ = double_greedy(terms, chosen, uniforms, space)
+        if value <= present + rounding_noise(terms):
+            for k in range(n):
                 chosen[k] = before[k]
             return 0.0, False, False
         return value - present, False, False
-    if optimizer == EXACT and node_budget >= SMALLEST_BUDGET:
-        if prepared[0][0] == NOT_PREPARED:
-            prepare(quadratic, prepared)
-        for k in range(linear.shape[0]):
+    if search.optimizer == EXACT and node_budget >= SMALLEST_BUDGET:
+        if prepared.shift[0] == NOT_PREPARED:
+            prepare(terms.quadratic, prepared)
+        for k in range(n):
             before[k] = chosen[k]
-        nearest_plane(linear, prepared, chosen, space)
-        start_marginals(linear, quadratic, group, chosen, gains[0], group_count[0])
-        value = value_from_marginals(
-            linear, quadratic, chosen, gains[0], group_values, group_count[0]
-        )
-        if value > present and certified(needed, chosen, gains[0]):
+        nearest_plane(terms.linear, prepared, chosen, space)
+        start_marginals(terms, chosen, marginals)
+        value = value_from_marginals(terms, chosen, marginals)
+        if value > present and certified(needed, chosen, marginals.gains):
             return value - present, True, False
         if value <= present:
-            for k in range(linear.shape[0]):
+            for k in range(n):
                 chosen[k] = before[k]
-    value, _ = local_search(
-        linear,
-        quadratic,
-        group,
-        group_values,
-        chosen,
-        0.0,
-        thorough,
-        thorough,
-        gains[0],
-        group_count,
-    )
-    if certified(needed, chosen, gains[0]):
+    value, _ = local_search(terms, chosen, search, space)
+    if certified(needed, chosen, marginals.gains):
         return value - present, True, False
-    if optimizer != EXACT or node_budget < SMALLEST_BUDGET:
+    if search.optimizer != EXACT or node_budget < SMALLEST_BUDGET:
         return value - present, False, False
-    noise = rounding_noise(linear, quadratic, group, group_values)
-    found, _, proven = sphere_search(
-        linear, group, group_values, prepared, chosen, value, node_budget, noise, space
-    )
+    noise = rounding_noise(terms)
+    found, _, proven = sphere_search(terms, prepared, chosen, value, node_budget, noise, space)
     return found - present, proven, not proven and found <= value
 
 
 @kernel
 def improve_rows(
-    products,
-    log_odds,
-    noise_precision,
-    form_of_row,
-    quadratic,
-    constant,
-    needed,
-    prepared_forms,
-    missing_start,
-    missing,
-    mean_by_column,
-    constant_by_column,
-    optimizer,
-    node_budget,
-    thorough,
-    uniforms,
-    assignments,
-    fatigue,
-    gain,
-    proven,
-    losses,
+    products, log_odds, forms, form_of_row, gaps, search, uniforms, assignments, outcome
 ):
     """Improve every row of ``assignments`` (n x K) and say by how much, and whether it is proven.
 
-    ``products`` is X E[A]' of the rows. Row i has the quadratic form ``form_of_row[i]``; if that is
-    -1, its own, made from form 0 and the positions that it misses, ``missing[missing_start[i]:
-    missing_start[i + 1]]``. ``fatigue`` counts how often the exact search of a row was in vain, one
-    after the other; each time halves its next budget. ``losses``, unless it is empty, is filled
-    with what each row loses when a bit flips.
+    ``products`` is X E[A]' of the rows. Row i has the form ``form_of_row[i]``; if that is -1, its
+    own, made from form 0 and its gaps. If no row of X has any, ``gaps`` is None, and no code for
+    them is compiled. Each time that the exact search of a row was in vain halves its next budget.
+    ``uniforms`` is as in `ibp.submodular.batch`, for each row or the same for all.
     """
     n_rows, n = products.shape
-    shift, order, ordered, factor, later = prepared_forms
+    noise_precision = forms.noise_precision
+    failed_searches, losses = outcome.failed_searches, outcome.losses
     linear = np.empty(n)
     group = np.full(n, -1, dtype=np.int64)
     group_values = np.empty((0, 1))
-    group_count = np.zeros((2, 0), dtype=np.int64)
-    gains = np.empty((2, n))
     before = np.empty(n, dtype=np.uint8)
-    own_quadratic = np.empty((n, n))
-    own_constant = np.empty(n)
-    own_needed = np.empty(n)
-    own_prepared = space_for_preparation(n)
-    space = space_for_search(n)
+    if gaps is not None:
+        complete = Form(forms.quadratic[0], forms.constant[0], forms.needed[0])
+        own = Form(np.empty((n, n)), np.empty(n), np.empty(n))
+        own_prepared = space_for_preparation(n)
+    space = space_for_search(n, 0)
     for i in range(n_rows):
-        form = form_of_row[i]
-        if form < 0:
-            form_of_own(
-                missing[missing_start[i] : missing_start[i + 1]],
-                noise_precision,
-                mean_by_column,
-                constant_by_column,
-                quadratic[0],
-                constant[0],
-                needed[0],
-                own_quadratic,
-                own_constant,
-                own_needed,
-            )
-            form_quadratic, form_constant, form_needed = own_quadratic, own_constant, own_needed
-            prepared = own_prepared
-            prepared[0][0] = NOT_PREPARED
+        number = form_of_row[i]
+        if gaps is not None and number < 0:
+            form_of_own(i, noise_precision, gaps, complete, own)
+            form, prepared = own, own_prepared
+            prepared.shift[0] = NOT_PREPARED
         else:
-            form_quadratic, form_constant = quadratic[form], constant[form]
-            form_needed = needed[form]
-            prepared = (shift[form], order[form], ordered[form], factor[form], later[form])
+            form = Form(forms.quadratic[number], forms.constant[number], forms.needed[number])
+            prepared = preparation_of(number, forms.prepared)
         for k in range(n):
-            linear[k] = log_odds[k] + noise_precision * (products[i, k] - form_constant[k])
-        gain[i], proven[i], in_vain = improve_row(
-            optimizer,
-            linear,
-            form_quadratic,
-            form_needed,
+            linear[k] = log_odds[k] + noise_precision * (products[i, k] - form.constant[k])
+        terms = Terms(linear, form.quadratic, group, group_values)
+        outcome.gain[i], outcome.proven[i], in_vain = improve_row(
+            terms,
+            form.needed,
             prepared,
             assignments[i],
-            thorough,
-            uniforms[i % uniforms.shape[0]],
-            node_budget >> fatigue[i],
-            group,
-            group_values,
-            group_count,
-            gains,
+            search,
+            search.node_budget >> np.int64(failed_searches[i]),
+            None if uniforms is None else uniforms[i % uniforms.shape[0]],
             before,
             space,
         )
         if in_vain:
-            fatigue[i] = min(fatigue[i] + 1, MOST_FATIGUE)
-        elif gain[i] > 0.0 or proven[i]:
-            fatigue[i] = 0
+            failed_searches[i] = min(failed_searches[i] + 1, MOST_FAILED_SEARCHES)
+        elif outcome.gain[i] > 0.0 or outcome.proven[i]:
+            failed_searches[i] = 0
         if losses.shape[0] > 0:
-            start_marginals(linear, form_quadratic, group, assignments[i], gains[0], group_count[0])
+            marginals = Marginals(space.gains[0], space.group_count[0])
+            start_marginals(terms, assignments[i], marginals)
             for k in range(n):
-                losses[i, k] = gains[0, k] if assignments[i, k] else -gains[0, k]
+                gain = marginals.gains[k]
+                losses[i, k] = gain if assignments[i, k] else -gain

@@ -2,16 +2,14 @@
 
 import numpy as np
 
-from ibp.compiled import kernel
+from ibp.compiled import inlined, kernel
+from ibp.kernels.mixing import mixed
 
 
-@kernel
+@inlined
 def row_key(n, half):
     """64 well-mixed bits that stand for row n; two halves make 128."""
-    x = np.uint64(2 * n + half + 1) * np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    return mixed(2 * n + half)
 
 
 @kernel

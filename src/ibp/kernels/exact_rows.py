@@ -8,15 +8,16 @@ import math
 
 import numpy as np
 
-from ibp.compiled import kernel
+from ibp.compiled import inlined, inner_kernel, kernel
 from ibp.kernels.column_hashes import row_key
 from ibp.kernels.factors import feature_evidence
-from ibp.submodular.batch import DOUBLE_GREEDY, RANDOMIZED_DOUBLE_GREEDY, optimize
-from ibp.submodular.exact import space_for_search
+from ibp.kernels.records import RowSpace
+from ibp.submodular.batch import optimize
 from ibp.submodular.marginals import rounding_noise, start_marginals, value_from_marginals
+from ibp.submodular.records import Marginals, Search, Terms, preparation_of, space_for_search
 
 
-@kernel
+@inner_kernel
 def group_new_features(counts, group, group_values):
     """Shifted classes: the features nobody else has, with -ln K+!. Returns the number of groups."""
     n = counts.shape[0]
@@ -34,7 +35,7 @@ def group_new_features(counts, group, group_values):
     return 1
 
 
-@kernel
+@inner_kernel
 def group_equal_columns(row, own, counts, column_hash, group, group_values):
     """Left-ordered form: columns equal outside the row, with -ln t! - ln (c - t)!.
 
@@ -72,89 +73,54 @@ def group_equal_columns(row, own, counts, column_hash, group, group_values):
     return n_groups
 
 
-@kernel
+@inlined
 def space_for_rows(n):
-    """Work space of `decide_row`: linear, others, gains, group, group_values, group_count, ..."""
-    return (
+    """Work space of `decide_row`."""
+    return RowSpace(
+        np.empty(n, dtype=np.uint8),
         np.empty(n),
         np.empty(n, dtype=np.int64),
-        np.empty((2, n)),
         np.empty(n, dtype=np.int64),
         np.empty((max(n, 1), n + 1)),
-        np.zeros((2, max(n, 1)), dtype=np.int64),
-        space_for_search(n),
+        space_for_search(n, max(n, 1)),
     )
 
 
-@kernel
-def decide_row(
-    row,
-    n_samples,
-    likelihood,
-    quadratic,
-    prepared,
-    old,
-    new,
-    column_hash,
-    counts,
-    factors,
-    prior,
-    search,
-    uniforms,
-    space,
-):
-    """Write the best row found, given the row ``old`` and the counts with it, into ``new``.
+@inlined
+def decide_row(row, likelihood, quadratic, prepared, old, context, search, uniforms, space):
+    """Write the best row found, given the row ``old`` and the counts with it, into ``space.new``.
 
-    ``likelihood`` is the linear term of the row objective without the prior. ``factors`` is q(A):
-    location, scale, mean, variance; ``prior`` the terms of eta: E tau_A, E ln tau_A, E ln alpha;
-    ``search`` says whether the classes are left-ordered, the optimiser, its budget, and whether it
-    is cold. Cold searches are the authors': from the empty set, without complement or exchanges,
-    accepted whatever they find. Others start from the row as it is and never lower the bound.
-    Returns (bits changed, proven).
+    ``likelihood`` is the linear term of the row objective without the prior. Returns (bits changed,
+    proven).
     """
-    left_ordered, optimizer, node_budget, cold = search
-    linear, others, gains, group, group_values, group_count, search_space = space
+    new, linear, others = space.new, space.linear, space.others
     n_components = old.shape[0]
     for k in range(n_components):
-        others[k] = counts[k] - old[k]
+        others[k] = context.counts[k] - old[k]
         linear[k] = likelihood[k]
         if others[k] > 0:
-            linear[k] += math.log(others[k] / (n_samples - others[k]))
+            linear[k] += math.log(others[k] / (context.n_samples - others[k]))
         else:
-            linear[k] += -math.log(n_samples) + feature_evidence(k, factors, prior)
-    if left_ordered:
-        n_groups = group_equal_columns(row, old, others, column_hash, group, group_values)
+            evidence = feature_evidence(k, context.factors, context.prior)
+            linear[k] += -math.log(context.n_samples) + evidence
+    if search.left_ordered:
+        n_groups = group_equal_columns(
+            row, old, others, context.column_hash, space.group, space.group_values
+        )
     else:
-        n_groups = group_new_features(others, group, group_values)
-    values_of_groups = group_values[:n_groups]
+        n_groups = group_new_features(others, space.group, space.group_values)
+    terms = Terms(linear, quadratic, space.group, space.group_values[:n_groups])
 
     for k in range(n_components):
-        new[k] = 0 if cold else old[k]
-    value, _, proven = optimize(
-        optimizer,
-        linear,
-        quadratic,
-        group,
-        values_of_groups,
-        new,
-        0.0,
-        not cold,
-        not cold,
-        uniforms,
-        node_budget,
-        prepared,
-        gains,
-        group_count,
-        search_space,
-    )
-    if not cold and optimizer in (DOUBLE_GREEDY, RANDOMIZED_DOUBLE_GREEDY):
-        # The double greedies do not look at the row as it is.
-        start_marginals(linear, quadratic, group, old, gains[0], group_count[0])
-        present = value_from_marginals(
-            linear, quadratic, old, gains[0], values_of_groups, group_count[0]
-        )
-        noise = rounding_noise(linear, quadratic, group, values_of_groups)
-        if value <= present + noise:
+        new[k] = 0 if search.cold else old[k]
+    warm = not search.cold
+    how = Search(search.optimizer, search.node_budget, warm, warm, 0.0, 0.0)
+    value, _, proven = optimize(terms, prepared, new, how, uniforms, space.search)
+    if uniforms is not None and warm:  # the double greedies do not look at the row as it is
+        marginals = Marginals(space.search.gains[0], space.search.group_count[0])
+        start_marginals(terms, old, marginals)
+        present = value_from_marginals(terms, old, marginals)
+        if value <= present + rounding_noise(terms):
             for k in range(n_components):
                 new[k] = old[k]
     n_changed = 0
@@ -165,49 +131,30 @@ def decide_row(
 
 @kernel
 def visit_rows(
-    rows,
-    n_samples,
-    likelihood,
-    form_of_row,
-    quadratic,
-    prepared_forms,
-    assignments,
-    column_hash,
-    counts,
-    factors,
-    prior,
-    search,
-    uniforms,
+    rows, likelihood, form_of_row, quadratic, prepared, assignments, context, search, uniforms
 ):
     """Decide ``rows`` in that order; row i has the quadratic form number ``form_of_row[i]``.
 
-    Other arguments are as in `decide_row`.
     Overwrites their rows of ``assignments`` (which holds these rows only), the hashes and the
     counts; features may lose their last row. Returns (bits changed, rows proven optimal).
+    ``uniforms`` is as in `ibp.submodular.batch`, for each row or the same for all.
     """
-    shift, order, ordered, factor, later = prepared_forms
+    counts, column_hash = context.counts, context.column_hash
     n_components = counts.shape[0]
     space = space_for_rows(n_components)
-    new = np.empty(n_components, dtype=np.uint8)
     total_changed = 0
     total_proven = 0
     for i in range(rows.shape[0]):
         form = form_of_row[i]
-        prepared = (shift[form], order[form], ordered[form], factor[form], later[form])
         n_changed, proven = decide_row(
             rows[i],
-            n_samples,
             likelihood[i],
             quadratic[form],
-            prepared,
+            preparation_of(form, prepared),
             assignments[i],
-            new,
-            column_hash,
-            counts,
-            factors,
-            prior,
+            context,
             search,
-            uniforms[i % uniforms.shape[0]],
+            None if uniforms is None else uniforms[i % uniforms.shape[0]],
             space,
         )
         total_proven += proven
@@ -215,9 +162,9 @@ def visit_rows(
             continue
         total_changed += n_changed
         for k in range(n_components):
-            if new[k] != assignments[i, k]:
-                counts[k] += 1 if new[k] else -1
+            if space.new[k] != assignments[i, k]:
+                counts[k] += 1 if space.new[k] else -1
                 column_hash[k, 0] ^= row_key(rows[i], 0)
                 column_hash[k, 1] ^= row_key(rows[i], 1)
-                assignments[i, k] = new[k]
+                assignments[i, k] = space.new[k]
     return total_changed, total_proven

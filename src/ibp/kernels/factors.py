@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ibp.compiled import kernel
+from ibp.compiled import inlined, kernel
 from ibp.kernels.truncated_normal import standard_entropy, standard_moments_of
 
 # Column groups narrower than this on average are handled column by column.
@@ -21,7 +21,7 @@ def dot(a, b):
     return total
 
 
-@kernel(fastmath={"contract"})
+@kernel(fastmath={"contract"}, no_cpython_wrapper=True)
 def subtract_combination(target, coefficients, rows, skip, start, stop):
     """Subtract from target[start:stop] the combination of ``rows``, leaving out one row.
 
@@ -55,51 +55,32 @@ def subtract_combination(target, coefficients, rows, skip, start, stop):
 
 @kernel
 def update_factors(
-    gram,
-    totals,
-    cross,
-    response,
-    intercept,
-    group_start,
-    noise_precision,
-    factor_precision,
-    location,
-    scale,
-    mean,
-    variance,
-    residual,
-    by_column,
-    first,
-    last,
+    sums, group_start, narrow, intercept, noise_precision, factor_precision, factors, space
 ):
-    """`ibp.model.factors.update_factors` in place, for the columns ``first`` to ``last``.
+    """`ibp.model.factors.update_factors` in place, for all the columns that are given.
 
-    With each feature the intercept's means move by ``response`` times what that takes from the sum
-    of residuals, so that they stay at their optimum; with a response of zero they stay as they are.
-    Columns do not depend on one another, so that threads can share them. ``residual`` (D floats)
-    and ``by_column`` (D x K) are work space. Wide column groups are combined row by row; where most
-    groups hold a column or two, the means are also kept by column, so that a column's coupling is
-    one inner product.
+    With each feature the intercept's means move by their response times what that takes from the
+    sum of residuals, so that they stay at their optimum; with a response of zero they stay as they
+    are. Wide column groups are combined row by row; if the groups are ``narrow``, of a column or
+    two, the means are also kept by column, so that a column's coupling is one inner product.
     """
+    gram, totals, cross = sums.gram, sums.totals, sums.cross
+    offset, response = intercept.mean, intercept.response
+    location, scale, mean, variance = factors
+    residual, by_column = space.residual, space.by_column
     n_components, n_features = cross.shape
     n_groups = group_start.shape[0] - 1
-    narrow = n_groups * NARROW_GROUP > n_features
     if narrow:
         for k in range(n_components):
-            for d in range(first, last):
+            for d in range(n_features):
                 by_column[d, k] = mean[k, d]
-    first_group = 0
-    while first_group < n_groups - 1 and group_start[first_group + 1] <= first:
-        first_group += 1
     for k in range(n_components):
-        g = first_group
-        while g < n_groups and group_start[g] < last:
-            start = max(group_start[g], first)
-            stop = min(group_start[g + 1], last)
+        for g in range(n_groups):
+            start, stop = group_start[g], group_start[g + 1]
             total = totals[g, k]
             for d in range(start, stop):
-                residual[d] = cross[k, d] - total * intercept[d]
-                intercept[d] += response[d] * total * mean[k, d]
+                residual[d] = cross[k, d] - total * offset[d]
+                offset[d] += response[d] * total * mean[k, d]
             own = gram[g, k, k]
             if narrow:
                 for d in range(start, stop):
@@ -114,35 +95,34 @@ def update_factors(
                 location[k, d] = step * residual[d]
                 scale[k, d] = own_scale
                 residual[d] = location[k, d] / own_scale
-            g += 1
-        standard_moments_of(residual[first:last], mean[k, first:last], variance[k, first:last])
-        for d in range(first, last):
+        standard_moments_of(residual, mean[k], variance[k])
+        for d in range(n_features):
             mean[k, d] *= scale[k, d]
             variance[k, d] *= scale[k, d] * scale[k, d]
             if narrow:
                 by_column[d, k] = mean[k, d]
-        g = first_group
-        while g < n_groups and group_start[g] < last:
+        for g in range(n_groups):
             total = totals[g, k]
-            for d in range(max(group_start[g], first), min(group_start[g + 1], last)):
-                intercept[d] -= response[d] * total * mean[k, d]
-            g += 1
+            for d in range(group_start[g], group_start[g + 1]):
+                offset[d] -= response[d] * total * mean[k, d]
 
 
 @kernel
-def update_intercept(totals, column_sums, response, group_start, mean, intercept):
+def update_intercept(totals, column_sums, group_start, mean, intercept):
     """The means of `ibp.model.intercept.LearnedIntercept.updated` in place."""
+    offset = intercept.mean
     for d in range(column_sums.shape[0]):
-        intercept[d] = column_sums[d]
+        offset[d] = column_sums[d]
     for g in range(group_start.shape[0] - 1):
-        subtract_combination(intercept, totals[g], mean, -1, group_start[g], group_start[g + 1])
+        subtract_combination(offset, totals[g], mean, -1, group_start[g], group_start[g + 1])
     for d in range(column_sums.shape[0]):
-        intercept[d] *= response[d]
+        offset[d] *= intercept.response[d]
 
 
-@kernel
-def factor_entropy(k, location, scale, mean):
+@inlined
+def factor_entropy(k, factors):
     """`ibp.model.factors.factor_entropy` of one feature."""
+    location, scale, mean = factors.location, factors.scale, factors.mean
     entropy = 0.0
     for d in range(location.shape[1]):
         s = scale[k, d]
@@ -151,26 +131,23 @@ def factor_entropy(k, location, scale, mean):
 
 
 @kernel
-def factor_entropies(first, last, location, scale, mean, entropies):
-    """Fill in the entropies of some features."""
-    for k in range(first, last):
-        entropies[k] = factor_entropy(k, location, scale, mean)
+def factor_entropies(factors, entropies):
+    """Fill in the entropies of all features."""
+    for k in range(entropies.shape[0]):
+        entropies[k] = factor_entropy(k, factors)
 
 
 @kernel
 def feature_evidence(k, factors, prior):
-    """eta_k of `ibp.model.factors.feature_evidence` for one feature.
-
-    ``factors`` is (location, scale, mean, variance), ``prior`` is E tau_A, E ln tau_A, E ln alpha.
-    """
-    location, scale, mean, variance = factors
-    precision, mean_log_precision, mean_log_alpha = prior
-    n_features = location.shape[1]
+    """eta_k of `ibp.model.factors.feature_evidence` for one feature."""
+    mean, variance = factors.mean, factors.variance
+    n_features = mean.shape[1]
     second = 0.0
     for d in range(n_features):
         second += mean[k, d] * mean[k, d] + variance[k, d]
-    constant = 0.5 * n_features * (mean_log_precision + math.log(2.0 / math.pi)) + mean_log_alpha
-    return constant - 0.5 * precision * second + factor_entropy(k, location, scale, mean)
+    log_density = 0.5 * n_features * (prior.mean_log_precision + math.log(2.0 / math.pi))
+    constant = log_density + prior.mean_log_alpha
+    return constant - 0.5 * prior.precision * second + factor_entropy(k, factors)
 
 
 @kernel

@@ -89,31 +89,20 @@ def descend(gram, gradient, values, n_passes, tolerance):
 
 
 @kernel
-def descend_rows(
-    products,
-    penalty,
-    form_of_row,
-    grams,
-    missing_start,
-    missing,
-    by_position,
-    n_passes,
-    tolerance,
-    values,
-):
+def descend_rows(products, penalty, grams, by_position, gaps, n_passes, tolerance, values):
     """Descend in every row of ``values`` (n x K), in place.
 
-    ``products`` are the rows' p. Row i has G = ``grams[form_of_row[i]]``; if that form is -1, its
-    own, made from form 0 and the positions that it misses, ``missing[missing_start[i]:
-    missing_start[i + 1]]``, with ``by_position`` (D x K) the transposed factors.
+    ``products`` are the rows' p. Row i has G = ``grams[gaps.form_of_row[i]]``; if that form is -1,
+    its own, made from form 0 and the positions that it misses, with ``by_position`` (D x K) the
+    transposed factors.
     """
     n_rows, n = products.shape
     own = np.empty((n, n))
     gradient = np.empty(n)
     for i in range(n_rows):
-        form = form_of_row[i]
+        form = gaps.form_of_row[i]
         if form < 0:
-            positions = missing[missing_start[i] : missing_start[i + 1]]
+            positions = gaps.missing[gaps.missing_start[i] : gaps.missing_start[i + 1]]
             gram_of_own(positions, by_position, grams[0], own)
         gram = own if form < 0 else grams[form]
         for k in range(n):

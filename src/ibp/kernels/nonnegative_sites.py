@@ -15,6 +15,7 @@ and u does not change with the site of k, so that the rank-one refresh is
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +30,74 @@ LOWEST_RATIO = -1e20
 # V_kk can be no less than the inverse of (V^-1)_kk; by so much less it is, by rounding.
 DRIFT = 1e-8
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+
+
+class Settings(NamedTuple):
+    """What all columns have in common.
+
+    Attributes
+    ----------
+    noise_precision, factor_precision : float
+        E[tau_X] and E[tau_A].
+    power, damping : float
+        rho, and the weight of the old sites in an update.
+    n_passes : int
+        How often all sites of a column are updated.
+    """
+
+    noise_precision: float
+    factor_precision: float
+    power: float
+    damping: float
+    n_passes: int
+
+
+class Column(NamedTuple):
+    """P (K x K) and b (K), which the data say of the factors of one column."""
+
+    quadratic: np.ndarray
+    linear: np.ndarray
+
+
+class Sites(NamedTuple):
+    """Natural parameters of the sites: K each for one column, D x K for several."""
+
+    precision: np.ndarray
+    linear: np.ndarray
+
+
+class Gaussian(NamedTuple):
+    """m (K) and V (K x K) of one column."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
+
+
+class Posterior(NamedTuple):
+    """What sites make of D columns.
+
+    Attributes
+    ----------
+    mean, covariance : ndarrays of shapes (K, D), (D, K, K)
+        The m_j side by side, and the V_j.
+    log_partition : ndarray of shape (D,)
+        As `ibp.model.expectation_propagation.log_partition`, less what the means explain.
+    """
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    log_partition: np.ndarray
+
+
+class Space(NamedTuple):
+    """Work space: two matrices, the vector u, and single numbers for the moments of a site."""
+
+    precision: np.ndarray
+    inverse_factor: np.ndarray
+    regression: np.ndarray
+    ratio: np.ndarray
+    standard_mean: np.ndarray
+    standard_variance: np.ndarray
 
 
 @kernel
@@ -73,33 +142,34 @@ def invert(matrix, inverse_factor, inverse):
 
 
 @kernel
-def refresh(quadratic, linear, site_precision, site_linear, matrices, covariance, mean):
+def refresh(column, sites, gaussian, space):
     """V and m of one column from its sites; return half the log-determinant of V."""
-    n = linear.shape[0]
-    precision, inverse_factor = matrices
+    n = column.linear.shape[0]
+    precision, inverse_factor, mean = space.precision, space.inverse_factor, gaussian.mean
     for k in range(n):
         for j in range(n):
-            precision[k, j] = quadratic[k, j]
-        precision[k, k] += site_precision[k]
-    half_log_determinant = invert(precision, inverse_factor, covariance)
+            precision[k, j] = column.quadratic[k, j]
+        precision[k, k] += sites.precision[k]
+    half_log_determinant = invert(precision, inverse_factor, gaussian.covariance)
     for k in range(n):
         mean[k] = 0.0
     for i in range(n):
         total = 0.0
         for j in range(i + 1):
-            total += inverse_factor[i, j] * (linear[j] + site_linear[j])
+            total += inverse_factor[i, j] * (column.linear[j] + sites.linear[j])
         for k in range(i + 1):
             mean[k] += inverse_factor[i, k] * total
     return half_log_determinant
 
 
 @kernel
-def cavity(k, quadratic, linear, covariance, mean, regression):
+def cavity(k, column, gaussian, regression):
     """Precision and linear term of a factor without its site; fills ``regression`` with u."""
+    quadratic, mean, covariance = column.quadratic, gaussian.mean, gaussian.covariance
     precision = quadratic[k, k]
-    linear_term = linear[k]
+    linear_term = column.linear[k]
     own = covariance[k, k]
-    for j in range(linear.shape[0]):
+    for j in range(mean.shape[0]):
         if j != k:
             regression[j] = covariance[j, k] / own
             precision += quadratic[k, j] * regression[j]
@@ -110,38 +180,30 @@ def cavity(k, quadratic, linear, covariance, mean, regression):
 
 
 @kernel
-def pass_over_sites(
-    quadratic,
-    linear,
-    factor_precision,
-    power,
-    damping,
-    site_precision,
-    site_linear,
-    covariance,
-    mean,
-    matrices,
-    vectors,
-):
+def pass_over_sites(column, settings, sites, gaussian, space):
     """Match the moments of every site of one column in turn; V and m follow."""
-    regression, ratio, standard_mean, standard_variance = vectors
-    n = linear.shape[0]
+    power, damping = settings.power, settings.damping
+    factor_precision = settings.factor_precision
+    mean, covariance = gaussian.mean, gaussian.covariance
+    regression, ratio = space.regression, space.ratio
+    standard_mean, standard_variance = space.standard_mean, space.standard_variance
+    n = mean.shape[0]
     for k in range(n):
-        if not covariance[k, k] * (quadratic[k, k] + site_precision[k]) >= 1.0 - DRIFT:
-            refresh(quadratic, linear, site_precision, site_linear, matrices, covariance, mean)
-        precision, linear_term = cavity(k, quadratic, linear, covariance, mean, regression)
-        tilted = precision + (1.0 - power) * site_precision[k] + power * factor_precision
+        if not covariance[k, k] * (column.quadratic[k, k] + sites.precision[k]) >= 1.0 - DRIFT:
+            refresh(column, sites, gaussian, space)
+        precision, linear_term = cavity(k, column, gaussian, regression)
+        tilted = precision + (1.0 - power) * sites.precision[k] + power * factor_precision
         root = math.sqrt(tilted)
-        ratio[0] = max((linear_term + (1.0 - power) * site_linear[k]) / root, LOWEST_RATIO)
+        ratio[0] = max((linear_term + (1.0 - power) * sites.linear[k]) / root, LOWEST_RATIO)
         standard_moments_of(ratio, standard_mean, standard_variance)
         matched = 1.0 / standard_variance[0]
         new_precision = factor_precision + tilted * max(matched - 1.0, 0.0) / power
         new_linear = root * (standard_mean[0] * matched - ratio[0]) / power
-        site_precision[k] = damping * site_precision[k] + (1.0 - damping) * new_precision
-        site_linear[k] = damping * site_linear[k] + (1.0 - damping) * new_linear
-        own = 1.0 / (precision + site_precision[k])
+        sites.precision[k] = damping * sites.precision[k] + (1.0 - damping) * new_precision
+        sites.linear[k] = damping * sites.linear[k] + (1.0 - damping) * new_linear
+        own = 1.0 / (precision + sites.precision[k])
         change = own - covariance[k, k]
-        shift = own * (linear_term + site_linear[k]) - mean[k]
+        shift = own * (linear_term + sites.linear[k]) - mean[k]
         for i in range(n):
             step = change * regression[i]
             for j in range(n):
@@ -151,111 +213,66 @@ def pass_over_sites(
         for i in range(n):
             covariance[i, k] = own * regression[i]
             covariance[k, i] = covariance[i, k]
-        mean[k] = own * (linear_term + site_linear[k])
+        mean[k] = own * (linear_term + sites.linear[k])
 
 
 @kernel
-def log_site_terms(
-    quadratic,
-    linear,
-    factor_precision,
-    power,
-    site_precision,
-    site_linear,
-    covariance,
-    mean,
-    vectors,
-):
+def log_site_terms(column, settings, sites, gaussian, space):
     """What the sites of one column add to the logarithm of its partition function."""
-    regression, ratio, standard_mean, standard_variance = vectors
+    power, factor_precision = settings.power, settings.factor_precision
+    mean, covariance, ratio = gaussian.mean, gaussian.covariance, space.ratio
     total = 0.0
-    for k in range(linear.shape[0]):
-        precision, linear_term = cavity(k, quadratic, linear, covariance, mean, regression)
-        tilted = precision + (1.0 - power) * site_precision[k] + power * factor_precision
-        ratio[0] = (linear_term + (1.0 - power) * site_linear[k]) / math.sqrt(tilted)
+    for k in range(mean.shape[0]):
+        precision, linear_term = cavity(k, column, gaussian, space.regression)
+        tilted = precision + (1.0 - power) * sites.precision[k] + power * factor_precision
+        ratio[0] = (linear_term + (1.0 - power) * sites.linear[k]) / math.sqrt(tilted)
         ratio[0] = max(ratio[0], LOWEST_RATIO)
         marginal = mean[k] / math.sqrt(covariance[k, k])
         # ln of exp(ratio^2 / 2) times the mass above zero, less marginal^2 / 2.
         if ratio[0] < 0.0:
-            standard_moments_of(ratio, standard_mean, standard_variance)
-            log_ratio = -HALF_LOG_TWO_PI - math.log(standard_mean[0] - ratio[0])
+            standard_moments_of(ratio, space.standard_mean, space.standard_variance)
+            log_ratio = -HALF_LOG_TWO_PI - math.log(space.standard_mean[0] - ratio[0])
             log_ratio -= 0.5 * marginal * marginal
         else:
             log_ratio = math.log1p(-0.5 * math.erfc(ratio[0] / math.sqrt(2.0)))
             log_ratio += 0.5 * (ratio[0] - marginal) * (ratio[0] + marginal)
         log_ratio -= 0.5 * math.log(tilted) + 0.5 * math.log(covariance[k, k])
         total += log_ratio / power
-        total += mean[k] * (site_linear[k] - 0.5 * site_precision[k] * mean[k])
+        total += mean[k] * (sites.linear[k] - 0.5 * sites.precision[k] * mean[k])
     return total
 
 
 @kernel
-def update_sites(
-    second_moments,
-    cross,
-    group_of_position,
-    noise_precision,
-    factor_precision,
-    power,
-    damping,
-    n_passes,
-    site_precision,
-    site_linear,
-    mean,
-    covariance,
-    log_partition,
-    first,
-    last,
-):
-    """Passes over the sites of the columns ``first`` to ``last``; V, m and the partition follow.
+def update_sites(second_moments, cross, group_of_column, settings, sites):
+    """Passes over the ``sites`` of some columns, in place; return the `Posterior` that follows.
 
-    ``second_moments`` (G x K x K) holds E[Z'Z] of each column group and ``cross`` (K x D) E[Z]'X.
-    Changed in place are the sites (D x K), ``mean`` (K x D), ``covariance`` (D x K x K) and
-    ``log_partition`` (D), as `ibp.model.expectation_propagation.log_partition` less what the means
-    explain. Columns do not depend on one another, so that threads can share them.
+    ``second_moments`` (G x K x K) holds E[Z'Z] of each column group and ``cross`` (K x D) E[Z]'X of
+    these columns. Columns do not depend on one another.
     """
-    n = cross.shape[0]
-    quadratic = np.empty((n, n))
-    linear = np.empty(n)
-    column_mean = np.empty(n)
-    matrices = (np.empty((n, n)), np.empty((n, n)))
-    vectors = (np.empty(n), np.empty(1), np.empty(1), np.empty(1))
-    for d in range(first, last):
-        moments = second_moments[group_of_position[d]]
+    n, n_columns = cross.shape
+    posterior = Posterior(
+        np.empty((n, n_columns)), np.empty((n_columns, n, n)), np.empty(n_columns)
+    )
+    column = Column(np.empty((n, n)), np.empty(n))
+    mean = np.empty(n)
+    space = Space(
+        np.empty((n, n)), np.empty((n, n)), np.empty(n), np.empty(1), np.empty(1), np.empty(1)
+    )
+    for d in range(n_columns):
+        moments = second_moments[group_of_column[d]]
         for k in range(n):
-            linear[k] = noise_precision * cross[k, d]
+            column.linear[k] = settings.noise_precision * cross[k, d]
             for j in range(n):
-                quadratic[k, j] = noise_precision * moments[k, j]
-        sites = (site_precision[d], site_linear[d])
-        refresh(quadratic, linear, sites[0], sites[1], matrices, covariance[d], column_mean)
-        for _ in range(n_passes):
-            pass_over_sites(
-                quadratic,
-                linear,
-                factor_precision,
-                power,
-                damping,
-                sites[0],
-                sites[1],
-                covariance[d],
-                column_mean,
-                matrices,
-                vectors,
-            )
+                column.quadratic[k, j] = settings.noise_precision * moments[k, j]
+        own_sites = Sites(sites.precision[d], sites.linear[d])
+        gaussian = Gaussian(mean, posterior.covariance[d])
+        refresh(column, own_sites, gaussian, space)
+        for _ in range(settings.n_passes):
+            pass_over_sites(column, settings, own_sites, gaussian, space)
         # Against the drift of the rank-one refreshes.
-        log_partition[d] = n * HALF_LOG_TWO_PI + refresh(
-            quadratic, linear, sites[0], sites[1], matrices, covariance[d], column_mean
-        )
-        log_partition[d] += log_site_terms(
-            quadratic,
-            linear,
-            factor_precision,
-            power,
-            sites[0],
-            sites[1],
-            covariance[d],
-            column_mean,
-            vectors,
-        )
+        half_log_determinant = refresh(column, own_sites, gaussian, space)
+        posterior.log_partition[d] = n * HALF_LOG_TWO_PI + half_log_determinant
+        posterior.log_partition[d] += log_site_terms(column, settings, own_sites, gaussian, space)
         for k in range(n):
-            mean[k, d] = column_mean[k]
+            posterior.mean[k, d] = mean[k]
+    return posterior

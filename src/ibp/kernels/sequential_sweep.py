@@ -10,17 +10,26 @@ import numpy as np
 from ibp.compiled import kernel
 from ibp.kernels.column_hashes import row_key
 from ibp.kernels.exact_rows import decide_row, space_for_rows
-from ibp.kernels.factors import dot, quadratic_form, update_factors, update_intercept
+from ibp.kernels.factors import (
+    NARROW_GROUP,
+    dot,
+    quadratic_form,
+    update_factors,
+    update_intercept,
+)
+from ibp.kernels.records import FactorSpace
 from ibp.submodular.batch import EXACT
 from ibp.submodular.exact import prepare
+from ibp.submodular.records import Preparation, preparation_of
 
 # How many quadratic forms are remembered between refreshes of q(A), one per missing pattern.
 CACHED_PATTERNS = 64
 
 
 @kernel
-def apply_row_change(old, new, x, observed, group_start, gram, totals, cross, counts):
+def apply_row_change(old, new, x, observed, group_start, sums):
     """Bring the statistics up to date with a changed row; return how many bits changed."""
+    gram, totals, cross, counts = sums
     n = old.shape[0]
     n_changed = 0
     for k in range(n):
@@ -46,104 +55,83 @@ def apply_row_change(old, new, x, observed, group_start, gram, totals, cross, co
 
 @kernel
 def sweep_rows(
-    values,
-    rows,
-    first,
-    last,
-    block_size,
-    dirty,
-    column_order,
-    group_start,
-    row_pattern,
-    n_patterns,
-    centre,
-    column_sums,
-    response,
+    schedule,
+    data,
+    layout,
     intercept,
     assignments,
-    column_hash,
-    gram,
-    totals,
-    cross,
-    counts,
-    factors,
+    sums,
+    context,
     noise_precision,
-    prior,
     search,
     uniforms,
 ):
-    """Visit ``rows[first:last]`` in that order, updating every array of the state in place.
+    """Visit ``rows[first:last]`` of the schedule, updating every array of the state in place.
 
-    Stops early when a feature loses its last row, so that the caller can drop it. ``dirty`` says
-    that rows have changed since q(A) was refreshed; the caller refreshes it after the last row.
-    ``factors``, ``prior`` and ``search`` are as in `decide_row`.
+    Stops early when a feature loses its last row, so that the caller can drop it; the caller also
+    refreshes q(A) after the last row. ``uniforms`` is as in `ibp.submodular.batch`, for each row or
+    the same for all.
 
     Returns (next position, bits changed, rows proven optimal, dirty).
     """
-    location, scale, mean, variance = factors
-    factor_precision = prior[0]
-    optimizer = search[1]
-    n_samples = values.shape[0]
+    values, row_pattern, column_hash = data.values, layout.row_pattern, context.column_hash
+    mean, variance = context.factors.mean, context.factors.variance
     n_components, n_features = mean.shape
     x = np.empty(n_features)
     residual = np.empty(n_features)
-    by_column = np.empty((n_features, n_components))
+    factor_space = FactorSpace(residual, np.empty((n_features, n_components)))
     observed = np.empty(n_features, dtype=np.bool_)
     packed = np.empty((n_components, n_features))
     linear = np.empty(n_components)
     old = np.empty(n_components, dtype=np.uint8)
-    new = np.empty(n_components, dtype=np.uint8)
     space = space_for_rows(n_components)
+    new = space.new
 
     # A direct-mapped cache of what rows of one missing pattern share, valid until q(A) changes.
-    n_slots = min(n_patterns, CACHED_PATTERNS)
+    n_slots = min(layout.n_patterns, CACHED_PATTERNS)
     cached_pattern = np.full(n_slots, -1, dtype=np.int64)
     quadratic = np.empty((n_slots, n_components, n_components))
     total_variance = np.empty((n_slots, n_components))
     # The exact search's preparations take room that the other optimisers need not spare.
-    n_prepared = n_slots if optimizer == EXACT else 1
-    shift = np.empty((n_prepared, 1))
-    order = np.empty((n_prepared, n_components), dtype=np.int64)
-    ordered = np.empty((n_prepared, n_components, n_components))
-    factor = np.empty((n_prepared, n_components, n_components))
-    later = np.empty((n_prepared, 2, n_components))
+    exact = search.optimizer == EXACT
+    n_prepared = n_slots if exact else 1
+    preparations = Preparation(
+        np.empty((n_prepared, 1)),
+        np.empty((n_prepared, n_components), dtype=np.int64),
+        np.empty((n_prepared, n_components, n_components)),
+        np.empty((n_prepared, n_components, n_components)),
+        np.empty((n_prepared, 2, n_components)),
+    )
 
+    narrow = (layout.group_start.shape[0] - 1) * NARROW_GROUP > n_features
     total_changed = 0
     total_proven = 0
-    position = first
-    while position < last:
-        if dirty and position % block_size == 0:
-            update_intercept(totals, column_sums, response, group_start, mean, intercept)
+    position = schedule.first
+    dirty = schedule.dirty
+    while position < schedule.last:
+        if dirty and position % schedule.block_size == 0:
+            update_intercept(sums.totals, data.column_sums, layout.group_start, mean, intercept)
             update_factors(
-                gram,
-                totals,
-                cross,
-                response,
+                sums,
+                layout.group_start,
+                narrow,
                 intercept,
-                group_start,
                 noise_precision,
-                factor_precision,
-                location,
-                scale,
-                mean,
-                variance,
-                residual,
-                by_column,
-                0,
-                n_features,
+                context.prior.precision,
+                context.factors,
+                factor_space,
             )
             for i in range(n_slots):
                 cached_pattern[i] = -1
             dirty = False
-        n = rows[position]
+        n = schedule.rows[position]
         for d in range(n_features):
-            entry = values[n, column_order[d]]
+            entry = values[n, layout.column_order[d]]
             observed[d] = entry == entry
-            x[d] = entry - centre[d] if observed[d] else 0.0
+            x[d] = entry - data.centre[d] if observed[d] else 0.0
         pattern = row_pattern[n]
         slot = max(pattern, 0) % n_slots
-        i = slot if optimizer == EXACT else 0
-        prepared = (shift[i], order[i], ordered[i], factor[i], later[i])
+        prepared = preparation_of(slot if exact else 0, preparations)
         if pattern < 0 or cached_pattern[slot] != pattern:
             quadratic_form(
                 observed,
@@ -154,39 +142,32 @@ def sweep_rows(
                 quadratic[slot],
                 total_variance[slot],
             )
-            if optimizer == EXACT:
+            if exact:
                 prepare(quadratic[slot], prepared)
             cached_pattern[slot] = pattern
 
         # The linear term of the row objective (Eq. 17), for x less the intercept.
         for d in range(n_features):
-            residual[d] = x[d] - intercept[d] if observed[d] else 0.0
+            residual[d] = x[d] - intercept.mean[d] if observed[d] else 0.0
         for k in range(n_components):
             old[k] = assignments[n, k]
             linear[k] = noise_precision * (dot(residual, mean[k]) - 0.5 * total_variance[slot, k])
         n_changed, proven = decide_row(
             n,
-            n_samples,
             linear,
             quadratic[slot],
             prepared,
             old,
-            new,
-            column_hash,
-            counts,
-            factors,
-            prior,
+            context,
             search,
-            uniforms[(position - first) % uniforms.shape[0]],
+            None if uniforms is None else uniforms[(position - schedule.first) % uniforms.shape[0]],
             space,
         )
         total_proven += proven
         position += 1
         if n_changed == 0:
             continue
-        total_changed += apply_row_change(
-            old, new, x, observed, group_start, gram, totals, cross, counts
-        )
+        total_changed += apply_row_change(old, new, x, observed, layout.group_start, sums)
         dirty = True
         died = False
         for k in range(n_components):
@@ -194,7 +175,7 @@ def sweep_rows(
                 assignments[n, k] = new[k]
                 column_hash[k, 0] ^= row_key(n, 0)
                 column_hash[k, 1] ^= row_key(n, 1)
-                died = died or counts[k] == 0
+                died = died or sums.counts[k] == 0
         if died:
             return position, total_changed, total_proven, dirty
     return position, total_changed, total_proven, dirty

@@ -17,7 +17,8 @@ TABLE_START = -20.0
 TABLE_STOP = 9.0
 PER_UNIT = 8
 DEGREE = 8
-LAST_IN_TABLE = np.nextafter(TABLE_STOP, 0.0)
+# The last number whose distance from the start of the table does not round to the table's length.
+LAST_IN_TABLE = TABLE_START + np.nextafter(TABLE_STOP - TABLE_START, 0.0)
 TAIL_LEVELS = 14  # n! / 20^(2n) is below rounding
 
 

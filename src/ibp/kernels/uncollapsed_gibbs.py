@@ -69,6 +69,51 @@ class RowModel(NamedTuple):
     rate_of_own: float
 
 
+class RowPiece(NamedTuple):
+    """Some rows of X that are sampled one after another.
+
+    Attributes
+    ----------
+    centred : ndarray of shape (n, D)
+        X less centre and intercept, zero where it is missing.
+    observed : ndarray of shape (n, D), bool
+        Where it is not missing.
+    complete : ndarray of shape (n,), bool
+        The rows that miss nothing.
+    products : ndarray of shape (n, S)
+        X A', but for the features that were born in this piece.
+    """
+
+    centred: np.ndarray
+    observed: np.ndarray
+    complete: np.ndarray
+    products: np.ndarray
+
+
+class Slots(NamedTuple):
+    """Features and room for more; a slot that no row has is free.
+
+    Attributes
+    ----------
+    assignments : ndarray of shape (N, S), uint8
+        Z, for a kernel that of its piece.
+    counts : ndarray of shape (S,)
+        m.
+    factors : ndarray of shape (S, D)
+        A, in the user's column order.
+    gram : ndarray of shape (S, S)
+        A A'.
+    fresh : ndarray of shape (S,), bool
+        Which slots were filled in the present piece.
+    """
+
+    assignments: np.ndarray
+    counts: np.ndarray
+    factors: np.ndarray
+    gram: np.ndarray
+    fresh: np.ndarray
+
+
 @kernel
 def log_scaled_cdf(x):
     """x^2 / 2 + ln Phi(x)."""
@@ -185,11 +230,11 @@ def next_of(order, i, rng):
 
 
 @kernel
-def sample_complete_row(linear, gram, bits, counts, model, rng, fit, order):
+def sample_complete_row(products, gram, bits, counts, model, rng, fit, order):
     """The entries of a row that others share, from its X A' and A A'; returns how many changed."""
     n = bits.shape[0]
     for k in range(n):
-        fit[k] = linear[k]
+        fit[k] = products[k]
     for j in range(n):
         if bits[j]:
             for k in range(n):
@@ -260,8 +305,9 @@ def birth_rate(n_free, model):
 
 
 @kernel
-def give_birth(residual, observed, factors, gram, bits, counts, fresh, n_own, model, rng):
+def give_birth(residual, observed, bits, slots, n_own, model, rng):
     """Propose a feature that only this row has; returns whether there is one now."""
+    counts, factors, gram = slots.counts, slots.factors, slots.gram
     k = free_slot(counts, rng)
     rate = birth_rate(n_zeros(counts), model)
     log_ratio = math.log(rate / (n_own + 1.0)) + log_new_feature(residual, observed, model)
@@ -270,7 +316,7 @@ def give_birth(residual, observed, factors, gram, bits, counts, fresh, n_own, mo
     draw_new_feature(residual, observed, model, rng, factors[k])
     bits[k] = 1
     counts[k] = 1
-    fresh[k] = True
+    slots.fresh[k] = True
     for j in range(counts.shape[0]):
         if counts[j] > 0:
             gram[j, k] = dot(factors[j], factors[k])
@@ -279,15 +325,16 @@ def give_birth(residual, observed, factors, gram, bits, counts, fresh, n_own, mo
 
 
 @kernel
-def let_die(residual, observed, factors, bits, counts, n_own, model, rng):
+def let_die(residual, observed, bits, slots, n_own, model, rng):
     """Propose that one of a row's own features goes; returns whether it has."""
+    counts = slots.counts
     left = int(rng.random() * n_own)
     k = -1
     while left >= 0:
         k += 1
         if bits[k] and counts[k] == 1:
             left -= 1
-    add_feature(1.0, factors[k], observed, residual)
+    add_feature(1.0, slots.factors[k], observed, residual)
     rate = birth_rate(n_zeros(counts) + 1, model)
     log_ratio = math.log(n_own / rate) - log_new_feature(residual, observed, model)
     if rng.random() >= math.exp(min(log_ratio, 0.0)):
@@ -298,27 +345,14 @@ def let_die(residual, observed, factors, bits, counts, n_own, model, rng):
 
 
 @kernel
-def sample_rows(
-    first,
-    centred,
-    observed,
-    complete,
-    linear,
-    assignments,
-    counts,
-    factors,
-    gram,
-    fresh,
-    model,
-    rng,
-):
+def sample_rows(first, piece, slots, model, rng):
     """Sample the rows of a piece in turn, from the given one on.
 
-    ``linear`` is X A' of the piece, but for the features that were born in it, which are ``fresh``.
-    ``assignments``, ``counts``, ``factors`` and ``gram`` (A A') have room for further features and
-    are kept up; slots that no row has are free. Returns the row reached, short of the end if the
-    process needs room for a birth, and how many entries of Z changed.
+    The slots and the products of fresh features are kept up. Returns the row reached, short of the
+    end if the process needs room for a birth, and how many entries of Z changed.
     """
+    centred, observed, complete, products = piece
+    assignments, counts, factors, gram, fresh = slots
     n_rows, n_columns = centred.shape
     n_slots = counts.shape[0]
     unbounded = model.rate_of_own > 0.0
@@ -333,8 +367,10 @@ def sample_rows(
         if complete[n]:
             for k in range(n_slots):
                 if fresh[k]:
-                    linear[n, k] = dot(centred[n], factors[k])
-            n_changed += sample_complete_row(linear[n], gram, bits, counts, model, rng, fit, order)
+                    products[n, k] = dot(centred[n], factors[k])
+            n_changed += sample_complete_row(
+                products[n], gram, bits, counts, model, rng, fit, order
+            )
         else:
             fill_residual(centred[n], observed[n], bits, factors, residual)
             n_changed += sample_incomplete_row(
@@ -350,11 +386,9 @@ def sample_rows(
         if complete[n]:
             fill_residual(centred[n], observed[n], bits, factors, residual)
         if birth:
-            n_changed += give_birth(
-                residual, observed[n], factors, gram, bits, counts, fresh, n_own, model, rng
-            )
+            n_changed += give_birth(residual, observed[n], bits, slots, n_own, model, rng)
         else:
-            n_changed += let_die(residual, observed[n], factors, bits, counts, n_own, model, rng)
+            n_changed += let_die(residual, observed[n], bits, slots, n_own, model, rng)
     return n_rows, n_changed
 
 

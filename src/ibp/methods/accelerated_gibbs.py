@@ -15,9 +15,7 @@ state, its factors and probability, has them integrated out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,18 +31,18 @@ from ibp.kernels.accelerated_gibbs import (
     sample_rows,
 )
 from ibp.methods.chunks import in_chunks
-from ibp.methods.sampler import Sampler
+from ibp.methods.context import Context
+from ibp.methods.sampler import Sampler, SamplerState
 from ibp.methods.samples import Chain, Sample
 from ibp.model import (
     FactorPosterior,
     Hyperparameters,
-    HyperparameterValues,
     Statistics,
     factor_posterior,
 )
 from ibp.model.assignment_priors import AssignmentPrior
 from ibp.model.collapsed import draw_factors
-from ibp.parallel import Workers, ranges
+from ibp.parallel import ranges
 from ibp.starts.codes_and_factors import CodesAndFactors
 
 FloatArray = npt.NDArray[np.float64]
@@ -64,8 +62,6 @@ class Fit:
 
     Attributes
     ----------
-    observations : Observations
-        X, or X as if it were complete.
     codes : ndarray of shape (N, K+) or, with an intercept, (N, 1 + K+), uint8
         Z without empty columns; an intercept is a first column of ones.
     statistics : Statistics
@@ -74,51 +70,37 @@ class Fit:
         Of the factors, in layout order, an intercept (about the centre) first.
     """
 
-    observations: Observations
     codes: CodeArray
     statistics: Statistics
     posterior: FactorPosterior
 
 
 @dataclass
-class AcceleratedGibbsState:
+class AcceleratedGibbsState(SamplerState):
     """Z with what is kept along with it.
 
     Attributes
     ----------
-    observations : Observations
-        X.
-    rows : Rows
-        X as the kernel reads it, with draws of the missing entries; the user's column order.
     columns : Columns
-        Z, its sums and the factors' posterior given the draws, with room for more features.
+        Z, its sums and the factors' posterior given the draws, with room for more features; the
+        user's column order.
     n_columns : int
         How many there are: an intercept, and the features (in a truncated model all K).
     n_fixed : int
         1 with an intercept, else 0.
-    values : HyperparameterValues
-        tau_X, tau_A and alpha.
-    rng : Generator
-        Where all draws come from.
-    workers : Workers
-        Threads for the sums that are reported; the sampler itself has one.
-    chain : Chain
-        What is kept.
+    missing_value : ndarray
+        The present draws of the missing entries about the centre, in the order of
+        `Observations.missing_columns`.
     n_sweeps : int
         Whole sweeps so far.
     fit : Fit or None
         Of the present state, once someone has asked.
     """
 
-    observations: Observations
-    rows: Rows
     columns: Columns
     n_columns: int
     n_fixed: int
-    values: HyperparameterValues
-    rng: np.random.Generator
-    workers: Workers
-    chain: Chain
+    missing_value: FloatArray
     n_sweeps: int = 0
     fit: Fit | None = None
 
@@ -159,53 +141,39 @@ class AcceleratedGibbsMethod(Sampler[AcceleratedGibbsState]):
         Spread of the intercept's prior; None for no intercept.
     start : CodesAndFactors or None
         Z to begin with (its factors are not needed), or None for a draw from the prior.
-    n_jobs : int
-        Threads.
     """
 
     hyperparameters: Hyperparameters
     prior: AssignmentPrior
     intercept_std: float | None = None
     start: CodesAndFactors | None = None
-    n_jobs: int = 1
 
     @property
     def n_fixed(self) -> int:
         """Columns of ones before the features: 1 with an intercept."""
         return 0 if self.intercept_std is None else 1
 
-    def init(
-        self,
-        observations: Observations,
-        rng: np.random.Generator,
-        should_stop: Callable[[], bool] = lambda: False,
-    ) -> AcceleratedGibbsState:
+    def init(self, context: Context) -> AcceleratedGibbsState:
         """Begin with the given Z, or one from the prior, and a draw of the missing entries."""
+        observations = context.observations
         if observations.sparse:
             raise TypeError("this sampler needs a dense matrix")
         values = self.hyperparameters.values()
-        assignments = self.first_assignments(observations.n_samples, values.alpha, rng)
+        assignments = self.first_assignments(observations.n_samples, values.alpha, context.rng)
         n_columns = self.n_fixed + assignments.shape[1]
         columns = empty_columns(
             observations.n_samples, observations.n_features, n_columns + SPARE_COLUMNS
         )
         columns.codes[:, : self.n_fixed] = 1
         columns.codes[:, self.n_fixed : n_columns] = assignments
+        missing_value = np.zeros(observations.missing_columns[1].size)
         state = AcceleratedGibbsState(
-            observations,
-            rows_of(observations),
-            columns,
-            n_columns,
-            self.n_fixed,
-            values,
-            rng,
-            Workers(self.n_jobs),
-            Chain(self.burn_in, self.thin),
+            values, Chain(), columns, n_columns, self.n_fixed, missing_value
         )
-        count_rows(state.rows, columns, n_columns)
+        recount(observations, state)
         if not observations.complete:
-            self.fill_missing(state)
-            count_rows(state.rows, columns, n_columns)
+            self.fill_missing(context, state)
+            recount(observations, state)
         refresh(columns, n_columns, self.kernel_settings(state))
         return state
 
@@ -226,7 +194,7 @@ class AcceleratedGibbsMethod(Sampler[AcceleratedGibbsState]):
             1.0 / values.factor_precision,
             1.0 if self.intercept_std is None else float(self.intercept_std) ** 2,
             self.prior.pseudo_count(values.alpha),
-            self.prior.rate_of_own(values.alpha, state.observations.n_samples),
+            self.prior.rate_of_own(values.alpha, state.columns.codes.shape[0]),
         )
 
     def prior_precision(self, state: AcceleratedGibbsState, n_columns: int) -> FloatArray:
@@ -236,49 +204,50 @@ class AcceleratedGibbsMethod(Sampler[AcceleratedGibbsState]):
             precision[0] = self.intercept_std**-2.0
         return precision
 
-    def fill_missing(self, state: AcceleratedGibbsState) -> None:
+    def fill_missing(self, context: Context, state: AcceleratedGibbsState) -> None:
         """Draw missing entries given the factors that are expected from what is observed."""
-        fit = self.fitted(state)
-        mean = state.observations.from_layout(fit.posterior.mean)
-        rows = state.rows
-        n_missing = np.diff(rows.missing_start)
-        for piece in ranges(state.observations.n_samples, state.observations.piece_rows):
+        observations, fit = context.observations, self.fitted(context, state)
+        mean = observations.layout.restore(fit.posterior.mean)
+        start, column = observations.missing_columns
+        n_missing = np.diff(start)
+        for piece in ranges(observations.n_samples, observations.piece_rows):
             predicted = fit.codes[piece].astype(np.float64) @ mean
             row = np.repeat(np.arange(predicted.shape[0]), n_missing[piece])
-            entries = slice(rows.missing_start[piece.start], rows.missing_start[piece.stop])
-            noise = state.rng.standard_normal(row.size) * state.values.noise_std
-            rows.missing_value[entries] = predicted[row, rows.missing_column[entries]] + noise
+            entries = slice(start[piece.start], start[piece.stop])
+            noise = context.rng.standard_normal(row.size) * state.values.noise_std
+            state.missing_value[entries] = predicted[row, column[entries]] + noise
 
-    def sweep(self, state: AcceleratedGibbsState, should_stop: Callable[[], bool]) -> int:
+    def sweep(self, context: Context, state: AcceleratedGibbsState) -> int:
         """Every row of Z, then the hyperparameters; told to stop, only the rows so far."""
-        settings = self.kernel_settings(state)
-        n_samples = state.observations.n_samples
+        observations, settings = context.observations, self.kernel_settings(state)
+        n_samples = observations.n_samples
         n_changed = 0
 
         def sample_some(first: int, last: int) -> int:
             nonlocal n_changed
+            rows = rows_of(observations, slice(first, last), state.missing_value)
             state.columns, state.n_columns, changed = sample_rows(
-                first, last, state.rows, state.columns, state.n_columns, settings, state.rng
+                rows, state.columns, state.n_columns, settings, context.rng
             )
             n_changed += changed
             return last
 
-        reached = in_chunks(n_samples, sample_some, should_stop)
+        reached = in_chunks(n_samples, sample_some, context.should_stop)
         if reached == n_samples:
             state.n_sweeps += 1
             if state.n_sweeps % SWEEPS_BETWEEN_RECOUNTS == 0:
-                count_rows(state.rows, state.columns, state.n_columns)
-            self.sample_hyperparameters(state)
+                recount(observations, state)
+            self.sample_hyperparameters(context, state)
             refresh(state.columns, state.n_columns, self.kernel_settings(state))
         state.fit = None
         return n_changed
 
-    def sample_hyperparameters(self, state: AcceleratedGibbsState) -> None:
+    def sample_hyperparameters(self, context: Context, state: AcceleratedGibbsState) -> None:
         """Alpha given Z, and both precisions given a draw of the factors; what is known stays."""
-        hyper, values, rng = self.hyperparameters, state.values, state.rng
+        hyper, values = self.hyperparameters, state.values
         if not hyper.learned:
             return
-        observations = state.observations
+        observations, rng = context.observations, context.rng
         values.alpha = self.prior.draw_alpha(
             hyper.alpha, state.counts, observations.n_samples, values.alpha, rng
         )
@@ -287,7 +256,7 @@ class AcceleratedGibbsMethod(Sampler[AcceleratedGibbsState]):
         precision = self.prior_precision(state, used.size)
         factors = draw_factors(gram, cross, values.noise_precision, precision, rng)
         own = factors[self.n_fixed :]
-        squares = observations.sum_of_squares + float((state.rows.missing_value**2).sum())
+        squares = observations.sum_of_squares + float((state.missing_value**2).sum())
         error = max(squares + float((factors * (gram @ factors - 2.0 * cross)).sum()), 0.0)
         n_entries = observations.n_samples * observations.n_features
         values.noise_precision = hyper.noise_precision.draw(0.5 * n_entries, 0.5 * error, rng)
@@ -295,7 +264,14 @@ class AcceleratedGibbsMethod(Sampler[AcceleratedGibbsState]):
             0.5 * own.size, 0.5 * float((own**2).sum()), rng
         )
 
-    def fitted(self, state: AcceleratedGibbsState) -> Fit:
+    def reported_observations(self, context: Context, state: AcceleratedGibbsState) -> Observations:
+        """X as `fitted` sees it: if there are too many patterns, as if it were complete."""
+        observations = context.observations
+        if observations.layout.n_groups * state.used.size**2 > MOST_ENTRIES:
+            return as_if_complete(observations, state.missing_value)
+        return observations
+
+    def fitted(self, context: Context, state: AcceleratedGibbsState) -> Fit:
         """The factors' posterior given Z and the observed entries.
 
         From the sums at hand if nothing is missing; else by a pass over X, and with one inversion
@@ -303,56 +279,55 @@ class AcceleratedGibbsMethod(Sampler[AcceleratedGibbsState]):
         that there are, missing entries count as they are drawn.
         """
         if state.fit is None:
-            observations, used = state.observations, state.used
+            observations, used = self.reported_observations(context, state), state.used
             codes = np.ascontiguousarray(state.columns.codes[:, used])
-            if observations.n_groups * used.size**2 > MOST_ENTRIES:
-                observations = as_if_complete(observations, state.rows.missing_value)
-            if observations.n_groups == 1:
+            if observations.layout.n_groups == 1:
                 gram = state.columns.gram[np.ix_(used, used)]
                 statistics = Statistics(
                     gram[None],
                     np.diagonal(gram)[None].copy(),
-                    observations.to_layout(state.columns.cross[used]),
+                    observations.layout.arrange(state.columns.cross[used]),
                     np.diagonal(gram).astype(np.int64),
                 )
             else:
-                statistics = Statistics.from_codes(observations, codes, state.workers)
+                statistics = Statistics.from_codes(observations, codes, context.executor)
             posterior = factor_posterior(
                 observations,
                 statistics,
                 state.values.noise_precision,
                 self.prior_precision(state, used.size),
             )
-            state.fit = Fit(observations, codes, statistics, posterior)
+            state.fit = Fit(codes, statistics, posterior)
         return state.fit
 
-    def log_joint(self, state: AcceleratedGibbsState) -> float:
+    def log_joint(self, context: Context, state: AcceleratedGibbsState) -> float:
         """Ln P(Z) p(X | Z) p(hyperparameters), X being what is observed.
 
         P is that of Z itself in a truncated model, and of its left-ordered form under the process.
         """
         return (
-            self.fitted(state).posterior.log_likelihood
+            self.fitted(context, state).posterior.log_likelihood
             + self.prior.log_probability(state.features, state.values.alpha)
             + self.hyperparameters.log_prior(state.values)
         )
 
-    def train_log_likelihood(self, state: AcceleratedGibbsState) -> float:
+    def train_log_likelihood(self, context: Context, state: AcceleratedGibbsState) -> float:
         """Mean over observed entries of ln N(x; z E[A | X, Z], noise_std^2)."""
-        fit, tau = self.fitted(state), state.values.noise_precision
-        observations = fit.observations
+        fit, tau = self.fitted(context, state), state.values.noise_precision
+        observations = self.reported_observations(context, state)
         mean, statistics = fit.posterior.mean, fit.statistics
-        explained = 2.0 * statistics.cross - statistics.gram_times(observations, mean)
+        explained = 2.0 * statistics.cross - statistics.gram_times(observations.layout, mean)
         error = max(observations.sum_of_squares - float((mean * explained).sum()), 0.0)
         n_observed = max(observations.n_observed, 1)
         return 0.5 * float(np.log(tau / (2.0 * np.pi))) - 0.5 * tau * error / n_observed
 
-    def sample(self, state: AcceleratedGibbsState) -> Sample:
+    def sample(self, context: Context, state: AcceleratedGibbsState) -> Sample:
         """Z, and the mean and spread of the factors given it and the observed entries."""
-        observations, fit = state.observations, self.fitted(state)
-        mean = observations.from_layout(fit.posterior.mean)
-        deviation = observations.from_layout(np.sqrt(fit.posterior.variance(fit.observations)))
-        intercept = observations.from_layout(observations.centre)
+        observations, fit = context.observations, self.fitted(context, state)
+        mean = observations.layout.restore(fit.posterior.mean)
+        variance = fit.posterior.variance(self.reported_observations(context, state))
+        deviation = observations.layout.restore(np.sqrt(variance))
+        intercept = observations.layout.restore(observations.centre)
         if self.n_fixed:
             intercept = intercept + mean[0]
         return Sample(
@@ -363,7 +338,7 @@ class AcceleratedGibbsMethod(Sampler[AcceleratedGibbsState]):
             state.values.alpha,
             state.values.noise_std,
             state.values.factor_std,
-            self.log_joint(state),
+            self.log_joint(context, state),
         )
 
     def n_components_in_use(self, state: AcceleratedGibbsState) -> int:
@@ -382,27 +357,23 @@ def as_if_complete(observations: Observations, missing_value: FloatArray) -> Obs
     return replace(
         observations,
         summary=summary,
-        group_start=np.array([0, d], dtype=np.int64),
+        layout=replace(observations.layout, group_start=np.array([0, d], dtype=np.int64)),
         group_rows=np.array([n], dtype=np.int64),
         sum_of_squares=observations.sum_of_squares + float((missing_value**2).sum()),
     )
 
 
-def rows_of(observations: Observations) -> Rows:
-    """X as the kernel reads it: not copied, but for room for the missing entries."""
-    values: Any = observations.values
-    n_missing = np.zeros(observations.n_samples, dtype=np.int64)
-    missing = [np.zeros(0, dtype=np.int32)]
-    if not observations.complete:
-        for piece in ranges(observations.n_samples, observations.piece_rows):
-            row, column = np.nonzero(np.isnan(values[piece]))
-            n_missing[piece] = np.bincount(row, minlength=piece.stop - piece.start)
-            missing.append(column.astype(np.int32))
-    columns = np.concatenate(missing)
-    return Rows(
-        values,
-        observations.from_layout(observations.centre),
-        np.concatenate([[0], np.cumsum(n_missing)]).astype(np.int64),
-        columns,
-        np.zeros(columns.size),
-    )
+def rows_of(observations: Observations, rows: slice, missing_value: FloatArray) -> Rows:
+    """Some rows as the kernel reads them."""
+    centre = observations.layout.restore(observations.centre)
+    block = observations.source.rows(rows)
+    return Rows(rows.start, block, centre, *observations.missing_columns, missing_value)
+
+
+def recount(observations: Observations, state: AcceleratedGibbsState) -> None:
+    """Sum Z'Z and Z'X anew."""
+    n = state.n_columns
+    state.columns.gram[:n, :n] = 0.0
+    state.columns.cross[:n] = 0.0
+    for rows in ranges(observations.n_samples, observations.piece_rows):
+        count_rows(rows_of(observations, rows, state.missing_value), state.columns, n)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, TypeVar
 
-import numpy as np
-
-from ibp.data import Observations
+from ibp.methods.context import Context
 
 StateT = TypeVar("StateT")
 
 
 @dataclass(frozen=True)
-class StepReport:
+class SweepRecord:
     """What a sweep did, and the value of the state after it.
+
+    The history keeps these, and callbacks are given them. A number that is added here is in both.
 
     Attributes
     ----------
@@ -45,6 +44,12 @@ class StepReport:
     values: dict[str, float] = field(default_factory=dict)
 
 
+def relative_change(new: float, old: float) -> float:
+    """Return |new - old| in units of the larger magnitude, and 0 if both are 0."""
+    scale = max(abs(new), abs(old))
+    return abs(new - old) / scale if scale > 0 else 0.0
+
+
 class Method(Protocol[StateT]):
     """An inference method: it makes a state and improves it sweep by sweep.
 
@@ -56,22 +61,18 @@ class Method(Protocol[StateT]):
 
     climbs: ClassVar[bool]
 
-    def init(
-        self,
-        observations: Observations,
-        rng: np.random.Generator,
-        should_stop: Callable[[], bool],
-    ) -> StateT:
+    def init(self, context: Context) -> StateT:
         """Make the state that the first sweep starts from."""
         ...
 
-    def step(self, state: StateT, should_stop: Callable[[], bool]) -> StepReport:
+    def step(self, context: Context, state: StateT) -> SweepRecord:
         """Do one sweep in place.
 
-        Long sweeps ask ``should_stop`` now and then and, told so, end early in a usable state.
+        Long sweeps ask ``context.should_stop`` now and then and, told so, end early in a usable
+        state.
         """
         ...
 
-    def report(self, state: StateT) -> StepReport:
+    def report(self, context: Context, state: StateT) -> SweepRecord:
         """Evaluate a state."""
         ...

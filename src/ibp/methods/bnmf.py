@@ -22,7 +22,7 @@ block or coordinate given all else, so the density never falls:
 
 sums over what row n or column d observes. In a sweep they come in this order, codes and factors
 with ``inner_sweeps`` passes over k. Given A the rows of B are independent, given B the columns of
-A: both are shared among threads in fixed pieces.
+A: both can be updated in pieces at the same time.
 
 A feature whose factors are all 0 has 0 as the mode of its codes, and the other way round: it is
 dead and stays so. It keeps its column, and its part of the prior, but is not counted as in use.
@@ -32,21 +32,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from ibp.blas import single_threaded_blas
 from ibp.data import Observations
 from ibp.kernels.cancellation import LEAST_LEFT
+from ibp.kernels.gaps import Gaps
 from ibp.kernels.nonnegative_coordinates import descend_rows
-from ibp.methods.base import StepReport
-from ibp.methods.row_forms import SharedPatterns, own_missing
-from ibp.model import GaussianFactors, Known, NoIntercept, Statistics, squared_error
+from ibp.methods.base import SweepRecord
+from ibp.methods.context import Context, never
+from ibp.methods.row_forms import gaps_of
+from ibp.methods.state import State
+from ibp.model import Known, Statistics, squared_error
 from ibp.model.hyperparameters import Hyperparameter
-from ibp.parallel import Workers, ranges
+from ibp.parallel import Executor, map_until, ranges
 from ibp.starts.codes_and_factors import CodesAndFactors
 
 FloatArray = npt.NDArray[np.float64]
@@ -62,67 +64,25 @@ MOVED = 1e-3
 
 
 @dataclass
-class BNMFState:
+class BNMFState(State):
     """Where a run is.
 
     Attributes
     ----------
-    observations : Observations
-        The data, about 0.
     codes : ndarray of shape (N, K)
         B.
     factors : ndarray of shape (K, D)
-        A, columns in layout order; `components` has them in the user's.
+        A, columns in layout order.
     noise_variance : float
         v.
     statistics : Statistics
         B'B and B'X of the present codes.
-    patterns : SharedPatterns
-        Which rows share A A'.
-    missing_groups : CSC array of shape (N, G) or None
-        1 where a row misses a column group; None if there is one group only.
-    workers : Workers
-        Threads.
     """
 
-    observations: Observations
     codes: FloatArray
     factors: FloatArray
     noise_variance: float
     statistics: Statistics
-    patterns: SharedPatterns
-    missing_groups: Any
-    workers: Workers
-
-    @classmethod
-    def from_parts(
-        cls,
-        observations: Observations,
-        codes: FloatArray,
-        factors: FloatArray,
-        noise_variance: float,
-        workers: Workers,
-    ) -> BNMFState:
-        """Count what is to be counted once."""
-        missing_groups = None
-        if observations.n_groups > 1:
-            everything = slice(0, observations.n_samples)
-            missing_groups = sparse.csc_array(observations.missing_groups(everything))
-        return cls(
-            observations,
-            codes,
-            factors,
-            noise_variance,
-            code_statistics(observations, codes, missing_groups, workers),
-            SharedPatterns.of(observations),
-            missing_groups,
-            workers,
-        )
-
-    @property
-    def components(self) -> FloatArray:
-        """A in the user's column order."""
-        return self.observations.from_layout(self.factors)
 
     @property
     def noise_std(self) -> float:
@@ -134,22 +94,28 @@ class BNMFState:
         """Which features have codes and factors that are not all zero."""
         return np.asarray((self.statistics.counts > 0) & self.factors.any(axis=1))
 
-    def squared_error(self) -> float:
+    def squared_error(self, observations: Observations) -> float:
         """S; from sums alone where that is accurate."""
-        return squared_error(
-            self.observations,
-            self.statistics,
-            GaussianFactors(self.factors, np.zeros_like(self.factors)),
-            NoIntercept.of_width(self.observations.n_features),
-            expected=False,
-            codes=self.codes,
-        )
+        return squared_error(observations, self.statistics, self.factors, codes=self.codes)
 
-    def refresh_statistics(self) -> None:
-        """Make the statistics of the present codes."""
-        self.statistics = code_statistics(
-            self.observations, self.codes, self.missing_groups, self.workers
-        )
+
+@dataclass(frozen=True)
+class Descent:
+    """How far each row of codes, or column of factors, is brought in an update.
+
+    Attributes
+    ----------
+    penalty : float
+        v times the rate of the prior.
+    n_passes : int
+        At most so many passes over the features.
+    tolerance : float
+        A pass that changes no value by more than this part of the largest is the last.
+    """
+
+    penalty: float
+    n_passes: int
+    tolerance: float
 
 
 @dataclass(frozen=True)
@@ -169,8 +135,6 @@ class BNMFMethod:
     start : CodesAndFactors or None
         Its negative numbers count as 0 and its intercept does not count; without factors, they are
         the mode given its codes. None draws a start, see `random_start`.
-    n_jobs : int
-        Threads.
     """
 
     n_components: int
@@ -179,27 +143,22 @@ class BNMFMethod:
     factor_rate: float = 1.0
     inner_sweeps: int = 20
     start: CodesAndFactors | None = None
-    n_jobs: int = 1
 
     climbs: ClassVar[bool] = True
 
-    def init(
-        self,
-        observations: Observations,
-        rng: np.random.Generator,
-        should_stop: Callable[[], bool] = lambda: False,
-    ) -> BNMFState:
+    def init(self, context: Context) -> BNMFState:
         """Take or draw the start."""
+        observations = context.observations
         if observations.centre.any():
             raise ValueError("BNMF has no intercept: the observations must not be centred.")
         if self.start is None:
-            codes, factors = self.random_start(observations, rng)
+            codes, factors = self.random_start(observations, context.rng)
         else:
             codes, factors = nonnegative_parts(observations, self.start)
-        variance, workers = 1.0 / self.noise_precision.mean, Workers(self.n_jobs)
-        state = BNMFState.from_parts(observations, codes, factors, variance, workers)
+        statistics = code_statistics(observations, codes, context.executor)
+        state = BNMFState(codes, factors, 1.0 / self.noise_precision.mean, statistics)
         if self.start is not None and self.start.factors is None:
-            update_factors(state, self.factor_rate, MOST_PASSES, SETTLED, should_stop)
+            self.update_factors(context, state, MOST_PASSES, SETTLED)
         return state
 
     def random_start(
@@ -217,31 +176,64 @@ class BNMFMethod:
         factors = rng.standard_exponential((k, d)) * np.sqrt(product / ratio)
         return codes, factors
 
-    def step(self, state: BNMFState, should_stop: Callable[[], bool]) -> StepReport:
+    def step(self, context: Context, state: BNMFState) -> SweepRecord:
         """Update the codes, the noise and the factors."""
-        n_changed = update_codes(state, self.code_rate, self.inner_sweeps, ROUNDING, should_stop)
-        self.update_noise(state)
-        update_factors(state, self.factor_rate, self.inner_sweeps, ROUNDING, should_stop)
-        return self.report(state, n_changed)
+        n_changed = self.update_codes(context, state, self.inner_sweeps)
+        self.update_noise(context.observations, state)
+        self.update_factors(context, state, self.inner_sweeps)
+        return self.report(context, state, n_changed)
 
-    def update_noise(self, state: BNMFState) -> None:
+    def update_codes(
+        self, context: Context, state: BNMFState, n_passes: int, tolerance: float = ROUNDING
+    ) -> int:
+        """Update B given A and v, and the statistics; return how many codes changed.
+
+        Real codes nearly always move a little: those count that moved by more than a thousandth of
+        the largest code of their feature. Told to stop, it leaves the remaining rows as they are.
+        """
+        observations, before = context.observations, state.codes
+        least = MOVED * before.max(axis=0, initial=0.0)
+        descent = Descent(state.noise_variance * self.code_rate, n_passes, tolerance)
+        state.codes = descended_codes(
+            observations, state.factors, descent, before, context.executor, context.should_stop
+        )
+        state.statistics = code_statistics(observations, state.codes, context.executor)
+        return int(np.count_nonzero(np.abs(state.codes - before) > least))
+
+    def update_noise(self, observations: Observations, state: BNMFState) -> None:
         """Set v to its conditional mode, unless it is known."""
         noise = self.noise_precision
         if isinstance(noise, Known):
             return
-        rate = noise.prior_rate + 0.5 * state.squared_error()
-        state.noise_variance = rate / (
-            0.5 * state.observations.n_observed + noise.prior_shape + 1.0
-        )
+        rate = noise.prior_rate + 0.5 * state.squared_error(observations)
+        state.noise_variance = rate / (0.5 * observations.n_observed + noise.prior_shape + 1.0)
 
-    def report(self, state: BNMFState, n_changed: int = 0) -> StepReport:
+    def update_factors(
+        self, context: Context, state: BNMFState, n_passes: int, tolerance: float = ROUNDING
+    ) -> None:
+        """Update A given B and v; told to stop, it leaves the remaining columns as they are."""
+        if state.factors.shape[0] == 0:
+            return
+        task = ColumnTask(
+            state.statistics,
+            context.observations.layout.group_of_position,
+            Descent(state.noise_variance * self.factor_rate, n_passes, tolerance),
+            state.factors,
+        )
+        pieces = ranges(state.factors.shape[1], COLUMNS_AT_ONCE)
+        for columns, found in map_until(
+            context.should_stop, context.executor, descend_columns, task, pieces
+        ):
+            state.factors[:, columns] = found.T
+
+    def report(self, context: Context, state: BNMFState, n_changed: int = 0) -> SweepRecord:
         """Evaluate a state; ``n_changed`` counts codes as `update_codes` does."""
-        log_likelihood = log_likelihood_of(state)
-        return StepReport(
+        log_likelihood = log_likelihood_of(context.observations, state)
+        return SweepRecord(
             evidence=log_likelihood + self.log_prior(state),
             n_components=int(np.count_nonzero(state.in_use)),
             n_changed=n_changed,
-            train_log_likelihood=log_likelihood / max(state.observations.n_observed, 1),
+            train_log_likelihood=log_likelihood / max(context.observations.n_observed, 1),
         )
 
     def log_prior(self, state: BNMFState) -> float:
@@ -267,28 +259,19 @@ class FrozenBNMF:
     def codes(
         self,
         observations: Observations,
-        workers: Workers,
+        executor: Executor,
         *,
-        should_stop: Callable[[], bool] = lambda: False,
+        should_stop: Callable[[], bool] = never,
     ) -> FloatArray:
         """The most probable codes of each row; every search starts from zeros.
 
         Told to stop, it leaves the remaining rows at zero.
         """
-        codes = np.zeros((observations.n_samples, self.components.shape[0]))
+        factors = observations.layout.arrange(self.components)
+        descent = Descent(self.noise_variance * self.code_rate, MOST_PASSES, SETTLED)
+        zeros = np.zeros((observations.n_samples, factors.shape[0]))
         with single_threaded_blas():
-            descend_codes(
-                observations,
-                SharedPatterns.of(observations),
-                observations.to_layout(self.components),
-                self.noise_variance * self.code_rate,
-                MOST_PASSES,
-                SETTLED,
-                codes,
-                workers,
-                should_stop,
-            )
-        return codes
+            return descended_codes(observations, factors, descent, zeros, executor, should_stop)
 
 
 def typical_value(observations: Observations) -> float:
@@ -306,99 +289,98 @@ def nonnegative_parts(
     codes = np.maximum(np.ascontiguousarray(start.codes, dtype=np.float64), 0.0)
     if start.factors is None:
         return codes, np.zeros((codes.shape[1], observations.n_features))
-    return codes, np.maximum(observations.to_layout(start.factors.astype(np.float64)), 0.0)
+    return codes, np.maximum(observations.layout.arrange(start.factors.astype(np.float64)), 0.0)
 
 
-def log_likelihood_of(state: BNMFState) -> float:
+def log_likelihood_of(observations: Observations, state: BNMFState) -> float:
     """Ln N(X; B A, v) over the observed entries."""
     v = state.noise_variance
     return float(
-        -0.5 * state.observations.n_observed * np.log(2.0 * np.pi * v)
-        - 0.5 * state.squared_error() / v
+        -0.5 * observations.n_observed * np.log(2.0 * np.pi * v)
+        - 0.5 * state.squared_error(observations) / v
     )
 
 
-def update_codes(
-    state: BNMFState,
-    code_rate: float,
-    n_passes: int,
-    tolerance: float,
-    should_stop: Callable[[], bool],
-) -> int:
-    """Update B given A and v, and the statistics; return how many codes changed.
+class RowTask(NamedTuple):
+    """What the updates of rows of codes read.
 
-    Real codes nearly always move a little: those count that moved by more than a thousandth of the
-    largest code of their feature. Told to stop, it leaves the remaining rows as they are.
+    Attributes
+    ----------
+    observations : Observations
+        The data.
+    components : ndarray of shape (K, D)
+        A in the user's column order and X's precision, to multiply X by.
+    by_position : ndarray of shape (D, K)
+        A transposed, in layout order.
+    grams : ndarray of shape (F, K, K)
+        A A' over what rows of each shared pattern observe.
+    descent : Descent
+        How far to go.
+    codes : ndarray of shape (N, K)
+        B before the update.
     """
-    least = MOVED * state.codes.max(axis=0, initial=0.0)
-    n_changed = descend_codes(
-        state.observations,
-        state.patterns,
-        state.factors,
-        state.noise_variance * code_rate,
-        n_passes,
-        tolerance,
-        state.codes,
-        state.workers,
-        should_stop,
-        least,
+
+    observations: Observations
+    components: npt.NDArray[np.floating]
+    by_position: FloatArray
+    grams: FloatArray
+    descent: Descent
+    codes: FloatArray
+
+
+def descend_codes(task: RowTask, rows: slice) -> FloatArray:
+    """New codes of some rows."""
+    codes = task.codes[rows].copy()
+    products = np.asarray(task.observations.rows(rows) @ task.components.T, dtype=np.float64)
+    descend_rows(
+        np.ascontiguousarray(products),
+        task.descent.penalty,
+        task.grams,
+        task.by_position,
+        gaps_of(task.observations, rows),
+        task.descent.n_passes,
+        task.descent.tolerance,
+        codes,
     )
-    state.refresh_statistics()
-    return n_changed
+    return codes
 
 
-def descend_codes(
+def descended_codes(
     observations: Observations,
-    patterns: SharedPatterns,
     factors: FloatArray,
-    penalty: float,
-    n_passes: int,
-    tolerance: float,
+    descent: Descent,
     codes: FloatArray,
-    workers: Workers,
+    executor: Executor,
     should_stop: Callable[[], bool],
-    least: FloatArray | float = 0.0,
-) -> int:
-    """Descend in every row of ``codes``, in place; return how many moved by more than ``least``."""
+) -> FloatArray:
+    """New codes of all rows; those left when a stop is wanted are as they were."""
+    new = codes.copy()
     if codes.shape[1] == 0:
-        return 0
-    components = observations.from_layout(factors).astype(observations.dtype)
-    grams = factor_grams(patterns, factors, workers)
-    by_position = np.ascontiguousarray(factors.T)
-
-    def descend_piece(rows: slice) -> int:
-        if should_stop():
-            return 0
-        products = np.asarray(observations.rows(rows) @ components.T, dtype=np.float64)
-        form_of_row = patterns.forms_of(observations.row_pattern[rows])
-        before = codes[rows].copy()
-        descend_rows(
-            np.ascontiguousarray(products),
-            penalty,
-            form_of_row,
-            grams,
-            *own_missing(observations, rows, form_of_row),
-            by_position,
-            n_passes,
-            tolerance,
-            codes[rows],
-        )
-        return int(np.count_nonzero(np.abs(codes[rows] - before) > least))
-
-    return sum(workers.map(descend_piece, ranges(observations.n_samples, observations.piece_rows)))
+        return new
+    task = RowTask(
+        observations,
+        observations.layout.restore(factors).astype(observations.dtype),
+        np.ascontiguousarray(factors.T),
+        factor_grams(observations, factors, executor),
+        descent,
+        codes,
+    )
+    pieces = ranges(observations.n_samples, observations.piece_rows)
+    for rows, found in map_until(should_stop, executor, descend_codes, task, pieces):
+        new[rows] = found
+    return new
 
 
-def factor_grams(patterns: SharedPatterns, factors: FloatArray, workers: Workers) -> FloatArray:
+def factor_grams(observations: Observations, factors: FloatArray, executor: Executor) -> FloatArray:
     """A A' over what rows of each shared pattern observe, shape (F, K, K)."""
     complete = factors @ factors.T
-    grams = workers.map(
-        lambda missing: gram_without(complete, factors, missing), patterns.missing[1:]
-    )
-    return np.stack([complete, *grams])
+    missing = observations.shared_patterns.missing[1:]
+    return np.stack([complete, *executor.map(gram_without, (complete, factors), missing)])
 
 
-def gram_without(complete: FloatArray, factors: FloatArray, missing: IntArray) -> FloatArray:
+def gram_without(task: tuple[FloatArray, FloatArray], missing: IntArray) -> FloatArray:
     """A A' without some columns: by subtraction if these are few and enough digits are left."""
+    complete, factors = task
     if 2 * missing.size <= factors.shape[1]:
         part = factors[:, missing]
         gram = complete - part @ part.T
@@ -408,60 +390,54 @@ def gram_without(complete: FloatArray, factors: FloatArray, missing: IntArray) -
     return np.asarray(part @ part.T)
 
 
-def update_factors(
-    state: BNMFState,
-    factor_rate: float,
-    n_passes: int,
-    tolerance: float,
-    should_stop: Callable[[], bool],
-) -> None:
-    """Update A given B and v; told to stop, it leaves the remaining columns as they are."""
-    if state.factors.shape[0] == 0:
-        return
-    penalty = state.noise_variance * factor_rate
-    group = state.observations.group_of_position
+class ColumnTask(NamedTuple):
+    """What the updates of columns of factors read: B'B and B'X, the columns' groups, and A."""
+
+    statistics: Statistics
+    group: IntArray
+    descent: Descent
+    factors: FloatArray
+
+
+def descend_columns(task: ColumnTask, columns: slice) -> FloatArray:
+    """New factors of some columns, transposed."""
+    factors = np.array(task.factors[:, columns].T, order="C")
     nothing = np.empty(0, dtype=np.int64)
-
-    def descend_piece(columns: slice) -> None:
-        if should_stop():
-            return
-        by_position = np.ascontiguousarray(state.factors[:, columns].T)
-        n_columns = by_position.shape[0]
-        descend_rows(
-            np.ascontiguousarray(state.statistics.cross[:, columns].T),
-            penalty,
-            group[columns],
-            state.statistics.gram,
-            np.zeros(n_columns + 1, dtype=np.int64),
-            nothing,
-            by_position[:0],
-            n_passes,
-            tolerance,
-            by_position,
-        )
-        state.factors[:, columns] = by_position.T
-
-    state.workers.each(descend_piece, ranges(state.factors.shape[1], COLUMNS_AT_ONCE))
+    descend_rows(
+        np.ascontiguousarray(task.statistics.cross[:, columns].T),
+        task.descent.penalty,
+        task.statistics.gram,
+        factors[:0],
+        Gaps(task.group[columns], np.zeros(factors.shape[0] + 1, dtype=np.int64), nothing),
+        task.descent.n_passes,
+        task.descent.tolerance,
+        factors,
+    )
+    return factors
 
 
 def code_statistics(
-    observations: Observations, codes: FloatArray, missing_groups: Any, workers: Workers
+    observations: Observations, codes: FloatArray, executor: Executor
 ) -> Statistics:
     """The statistics of some codes, accurate for every column group.
 
     B'B of a group is that of all rows less that of those that miss it. Where this leaves too few
     digits of a diagonal entry, so that what should be 0 might not be, it is summed directly.
     """
-    statistics = Statistics.from_codes(observations, codes, workers)
-    if missing_groups is None:
+    statistics = Statistics.from_codes(observations, codes, executor)
+    if observations.layout.n_groups == 1:
         return statistics
     least = LEAST_LEFT * np.einsum("nk,nk->k", codes, codes)
     doubtful = np.flatnonzero((statistics.own < least).any(axis=1)).tolist()
-
-    def sum_directly(group: int) -> None:
-        first, last = missing_groups.indptr[group : group + 2]
-        observed = np.delete(codes, missing_groups.indices[first:last], axis=0)
-        statistics.gram[group] = observed.T @ observed
-
-    workers.each(sum_directly, doubtful)
+    sums = executor.map(observed_gram, (codes, observations.group_gaps), doubtful)
+    for group, gram in zip(doubtful, sums, strict=True):
+        statistics.gram[group] = gram
     return statistics
+
+
+def observed_gram(task: tuple[FloatArray, Any], group: int) -> FloatArray:
+    """B'B over the rows that observe a column group."""
+    codes, group_gaps = task
+    first, last = group_gaps.indptr[group : group + 2]
+    observed = np.delete(codes, group_gaps.indices[first:last], axis=0)
+    return np.asarray(observed.T @ observed)

@@ -7,62 +7,21 @@ theirs made on the spot.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ibp.data import Observations
-from ibp.data.summary import COMPLETE
 from ibp.kernels.cancellation import LEAST_LEFT
+from ibp.kernels.gaps import Gaps as RowGaps
+from ibp.kernels.records import Forms, Gaps
 from ibp.submodular.certificate import needed_margin
 from ibp.submodular.exact import prepare
+from ibp.submodular.records import Preparation
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-
-# Patterns are worth a form of their own from these many rows; at most so many forms are kept.
-ROWS_FOR_A_FORM = 8
-MOST_FORMS = 64
-
-
-@dataclass(frozen=True)
-class SharedPatterns:
-    """The patterns of missing entries that have a form, fixed for a data matrix.
-
-    Attributes
-    ----------
-    form_of_pattern : ndarray
-        Number of each pattern's form, -1 if it has none.
-    missing : list of ndarray
-        The layout positions that each form misses; none for form 0.
-    """
-
-    form_of_pattern: IntArray
-    missing: list[IntArray]
-
-    @classmethod
-    def of(cls, observations: Observations) -> SharedPatterns:
-        """The most common patterns."""
-        n_patterns = observations.summary.n_patterns
-        form_of_pattern = np.full(n_patterns, -1, dtype=np.int64)
-        form_of_pattern[COMPLETE] = 0
-        missing = [np.empty(0, dtype=np.int64)]
-        if n_patterns > 1:
-            pattern = observations.row_pattern
-            n_rows = np.bincount(pattern[pattern >= 0], minlength=n_patterns)
-            n_rows[COMPLETE] = 0
-            common = np.argsort(-n_rows, kind="stable")[: MOST_FORMS - 1]
-            for number in common[n_rows[common] >= ROWS_FOR_A_FORM]:
-                form_of_pattern[number] = len(missing)
-                row = int(np.argmax(pattern == number))
-                missing.append(observations.missing_entries(slice(row, row + 1))[1])
-        return cls(form_of_pattern, missing)
-
-    def forms_of(self, pattern: npt.NDArray[np.int32]) -> IntArray:
-        """The forms of rows by their patterns, -1 for a row's own."""
-        return np.where(pattern >= 0, self.form_of_pattern[pattern], -1)
 
 
 class RowForms:
@@ -81,20 +40,19 @@ class RowForms:
     def __init__(
         self,
         observations: Observations,
-        patterns: SharedPatterns,
         mean: FloatArray,
         variance: FloatArray,
         offset: FloatArray,
         noise_precision: float,
     ) -> None:
         k = mean.shape[0]
-        n_forms = len(patterns.missing)
         self.observations = observations
-        self.patterns = patterns
+        self.patterns = observations.shared_patterns
+        n_forms = self.patterns.n_forms
         self.noise_precision = noise_precision
-        self.components = observations.from_layout(mean).astype(observations.dtype)
+        self.components = observations.layout.restore(mean).astype(observations.dtype)
         self.mean = mean
-        self.constant_terms = mean * (observations.left_in + offset) + 0.5 * variance
+        self.constant_terms = mean * (observations.remaining_centre + offset) + 0.5 * variance
         self.quadratic = np.empty((n_forms, k, k))
         self.constant = np.empty((n_forms, k))
         self.made = np.zeros(n_forms, dtype=bool)
@@ -151,56 +109,65 @@ class SearchForms(RowForms):
     ----------
     needed : ndarray of shape (F, K)
         The margins that prove an optimum.
-    prepared : tuple of ndarrays
+    prepared : Preparation
         For the exact search, stacked by form.
     """
 
     def __init__(
         self,
         observations: Observations,
-        patterns: SharedPatterns,
         mean: FloatArray,
         variance: FloatArray,
         offset: FloatArray,
         noise_precision: float,
     ) -> None:
-        n_forms, k = len(patterns.missing), mean.shape[0]
+        n_forms, k = observations.shared_patterns.n_forms, mean.shape[0]
         self.needed = np.empty((n_forms, k))
         self.prepared = space_for_forms(n_forms, k)
-        super().__init__(observations, patterns, mean, variance, offset, noise_precision)
+        super().__init__(observations, mean, variance, offset, noise_precision)
 
     def make(self, form: int) -> None:
         """Fill in a form, and what its search needs."""
         super().make(form)
         self.needed[form] = needed_margin(self.quadratic[form])
-        prepare(self.quadratic[form], tuple(array[form] for array in self.prepared))
+        prepare(self.quadratic[form], Preparation(*(array[form] for array in self.prepared)))
 
-    def one_each(self, rows: IntArray) -> tuple[IntArray, FloatArray, FloatArray, Any]:
+    def record(self) -> Forms:
+        """The forms for the kernels."""
+        return Forms(
+            self.noise_precision, self.quadratic, self.constant, self.needed, self.prepared
+        )
+
+    def gaps(self, rows: Any, form_of_row: IntArray) -> Gaps | None:
+        """What rows miss whose form is their own; None if nothing is missing in any row of X."""
+        if self.observations.complete:
+            return None
+        return Gaps(*own_missing(self.observations, rows, form_of_row), *self.by_column)
+
+    def one_each(self, rows: IntArray) -> tuple[IntArray, FloatArray, FloatArray, Preparation]:
         """Forms, W, constants and preparations for a few rows; here none is left without a form."""
         forms = self.for_rows(rows)
         own = np.flatnonzero(forms < 0)
         if own.size == 0:
             return forms, self.quadratic, self.constant, self.prepared
         k = self.mean.shape[0]
-        n_shared = len(self.patterns.missing)
+        n_shared = self.patterns.n_forms
         forms[own] = n_shared + np.arange(own.size)
         quadratic = np.concatenate([self.quadratic, np.empty((own.size, k, k))])
         constant = np.concatenate([self.constant, np.empty((own.size, k))])
-        prepared = tuple(
-            np.concatenate([shared, space])
-            for shared, space in zip(self.prepared, space_for_forms(own.size, k), strict=True)
-        )
+        both = zip(self.prepared, space_for_forms(own.size, k), strict=True)
+        prepared = Preparation(*(np.concatenate([shared, space]) for shared, space in both))
         row, position = self.observations.missing_entries(rows[own])
         for i in range(own.size):
             form = n_shared + i
             quadratic[form], constant[form] = self.without(position[row == i])
-            prepare(quadratic[form], tuple(array[form] for array in prepared))
+            prepare(quadratic[form], Preparation(*(array[form] for array in prepared)))
         return forms, quadratic, constant, prepared
 
 
-def space_for_forms(n_forms: int, k: int) -> tuple[npt.NDArray[Any], ...]:
+def space_for_forms(n_forms: int, k: int) -> Preparation:
     """Room for the exact search's preparations of several forms."""
-    return (
+    return Preparation(
         np.empty((n_forms, 1)),
         np.empty((n_forms, k), dtype=np.int64),
         np.empty((n_forms, k, k)),
@@ -217,3 +184,9 @@ def own_missing(
         return np.zeros(forms.size + 1, dtype=np.int64), np.empty(0, dtype=np.int64)
     row, position = observations.missing_entries(rows)
     return np.searchsorted(row, np.arange(forms.size + 1)).astype(np.int64), position
+
+
+def gaps_of(observations: Observations, rows: Any) -> RowGaps:
+    """The shared forms of some rows, and what those miss that have none."""
+    forms = observations.shared_patterns.forms_of(observations.row_pattern[rows])
+    return RowGaps(forms, *own_missing(observations, rows, forms))

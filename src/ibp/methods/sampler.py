@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
-import numpy as np
-
-from ibp.data import Observations
-from ibp.methods.base import StepReport
+from ibp.methods.base import SweepRecord
+from ibp.methods.context import Context
 from ibp.methods.samples import Chain, Sample
+from ibp.methods.state import State
 from ibp.model import HyperparameterValues
 
 
-class SamplerState(Protocol):
-    """A state with its hyperparameters and its chain."""
+@dataclass
+class SamplerState(State):
+    """What the states of all samplers have.
+
+    Attributes
+    ----------
+    values : HyperparameterValues
+        tau_X, tau_A and alpha.
+    chain : Chain
+        What has been kept.
+    """
 
     values: HyperparameterValues
     chain: Chain
@@ -44,48 +51,43 @@ class Sampler(ABC, Generic[StateT]):
     climbs: ClassVar[bool] = False
 
     @abstractmethod
-    def init(
-        self,
-        observations: Observations,
-        rng: np.random.Generator,
-        should_stop: Callable[[], bool] = lambda: False,
-    ) -> StateT:
+    def init(self, context: Context) -> StateT:
         """Make the state that the first sweep starts from."""
 
     @abstractmethod
-    def sweep(self, state: StateT, should_stop: Callable[[], bool]) -> int:
+    def sweep(self, context: Context, state: StateT) -> int:
         """Sample everything once, given the rest; return how many entries of Z changed."""
 
     @abstractmethod
-    def log_joint(self, state: StateT) -> float:
+    def log_joint(self, context: Context, state: StateT) -> float:
         """The log of the joint probability of all that is sampled, and X."""
 
     @abstractmethod
-    def train_log_likelihood(self, state: StateT) -> float:
+    def train_log_likelihood(self, context: Context, state: StateT) -> float:
         """Mean over observed entries, given Z and the (expected) factors."""
 
     @abstractmethod
-    def sample(self, state: StateT) -> Sample:
+    def sample(self, context: Context, state: StateT) -> Sample:
         """A copy of what is of interest."""
 
     @abstractmethod
     def n_components_in_use(self, state: StateT) -> int:
         """Features in use."""
 
-    def step(self, state: StateT, should_stop: Callable[[], bool]) -> StepReport:
+    def step(self, context: Context, state: StateT) -> SweepRecord:
         """One sweep, kept if it is due."""
-        n_changed = self.sweep(state, should_stop)
-        report = self.report(state, n_changed)
-        state.chain.record(lambda: self.sample(state))
+        n_changed = self.sweep(context, state)
+        report = self.report(context, state, n_changed)
+        state.chain.record(lambda: self.sample(context, state), self.burn_in, self.thin)
         return report
 
-    def report(self, state: StateT, n_changed: int = 0) -> StepReport:
+    def report(self, context: Context, state: StateT, n_changed: int = 0) -> SweepRecord:
         """Evaluate a state."""
-        return StepReport(
-            evidence=self.log_joint(state),
+        return SweepRecord(
+            evidence=self.log_joint(context, state),
             n_components=self.n_components_in_use(state),
             n_changed=n_changed,
-            train_log_likelihood=self.train_log_likelihood(state),
+            train_log_likelihood=self.train_log_likelihood(context, state),
             values={
                 "alpha": state.values.alpha,
                 "noise_std": state.values.noise_std,

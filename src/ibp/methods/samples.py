@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -43,38 +43,35 @@ class Sample:
 
 @dataclass
 class Chain:
-    """The samples that are kept: every ``thin``-th sweep after the burn-in.
+    """The samples that are kept: every so many sweeps after the burn-in.
 
     Attributes
     ----------
-    burn_in : int or float
-        Sweeps that are not kept or, below one, which part of those made so far.
-    thin : int
-        How many sweeps lie between two that are kept.
     n_sweeps : int
         Sweeps so far.
-    kept : deque of (int, Sample)
-        Numbers of sweeps, from 1, and where they led.
+    kept_sweeps : list of int
+        The numbers, from 1, of the sweeps that are kept.
+    samples : list of Sample
+        Where these sweeps led, in order.
     """
 
-    burn_in: int | float
-    thin: int
     n_sweeps: int = 0
-    kept: deque[tuple[int, Sample]] = field(default_factory=deque)
+    kept_sweeps: list[int] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
 
-    def record(self, sample: Callable[[], Sample]) -> None:
-        """Count a sweep, and keep what it led to if it is due."""
+    def record(self, sample: Callable[[], Sample], burn_in: int | float, thin: int) -> None:
+        """Count a sweep, and keep what it led to if it is due.
+
+        Every ``thin``-th sweep is kept, but none of the first ``burn_in`` or, if that is below one,
+        of the first such part of those made so far.
+        """
         self.n_sweeps += 1
-        burned = burned_sweeps(self.burn_in, self.n_sweeps)
-        if self.n_sweeps > burned and self.n_sweeps % self.thin == 0:
-            self.kept.append((self.n_sweeps, sample()))
-        while self.kept and self.kept[0][0] <= burned:
-            self.kept.popleft()
-
-    @property
-    def samples(self) -> list[Sample]:
-        """What is kept, in order."""
-        return [sample for _, sample in self.kept]
+        n_burned = burned_sweeps(burn_in, self.n_sweeps)
+        if self.n_sweeps > n_burned and self.n_sweeps % thin == 0:
+            self.kept_sweeps.append(self.n_sweeps)
+            self.samples.append(sample())
+        n_outdated = bisect_right(self.kept_sweeps, n_burned)
+        del self.kept_sweeps[:n_outdated], self.samples[:n_outdated]
 
 
 def burned_sweeps(burn_in: int | float, n_sweeps: int) -> int:

@@ -4,14 +4,7 @@ Compiled kernels and methods are tested against what stands here.
 """
 
 from ibp.model.collapsed import FactorPosterior, factor_posterior
-from ibp.model.evidence import (
-    Evidence,
-    evidence,
-    removal_gains,
-    squared_error,
-    train_log_likelihood,
-    update_hyperparameters,
-)
+from ibp.model.evidence import Bound, Evidence, squared_error
 from ibp.model.factors import Factors, GaussianFactors, feature_evidence, update_factors
 from ibp.model.hyperparameters import (
     GammaPosterior,
@@ -19,12 +12,13 @@ from ibp.model.hyperparameters import (
     HyperparameterValues,
     Known,
 )
-from ibp.model.ibp_prior import column_multiplicities, log_prior, sample_assignments
+from ibp.model.ibp_prior import LeftOrderedClasses, ShiftedClasses, sample_assignments
 from ibp.model.intercept import Intercept, LearnedIntercept, NoIntercept
 from ibp.model.sampling import sample_data, sample_factors, sample_model
 from ibp.model.statistics import Statistics
 
 __all__ = [
+    "Bound",
     "Evidence",
     "FactorPosterior",
     "Factors",
@@ -35,20 +29,16 @@ __all__ = [
     "Intercept",
     "Known",
     "LearnedIntercept",
+    "LeftOrderedClasses",
     "NoIntercept",
+    "ShiftedClasses",
     "Statistics",
-    "column_multiplicities",
-    "evidence",
     "factor_posterior",
     "feature_evidence",
-    "log_prior",
-    "removal_gains",
     "sample_assignments",
     "sample_data",
     "sample_factors",
     "sample_model",
     "squared_error",
-    "train_log_likelihood",
     "update_factors",
-    "update_hyperparameters",
 ]

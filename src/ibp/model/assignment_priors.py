@@ -24,12 +24,7 @@ import numpy.typing as npt
 from scipy.special import gammaln
 
 from ibp.model.hyperparameters import Hyperparameter, Known
-from ibp.model.ibp_prior import (
-    column_multiplicities,
-    harmonic_number,
-    log_prior,
-    sample_assignments,
-)
+from ibp.model.ibp_prior import LEFT_ORDERED, harmonic_number, sample_assignments
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -62,13 +57,7 @@ class UnboundedPrior:
 
     def log_probability(self, assignments: BitArray, alpha: float) -> float:
         """Ln P([Z]) of the class of left-ordered form."""
-        return log_prior(
-            np.count_nonzero(assignments, axis=0).astype(np.int64),
-            assignments.shape[0],
-            alpha=alpha,
-            prior="lof",
-            multiplicities=column_multiplicities(assignments),
-        )
+        return LEFT_ORDERED.log_probability(assignments, alpha)
 
     def draw_alpha(
         self,

@@ -49,7 +49,7 @@ class FactorPosterior:
     def variance(self, observations: Observations) -> FloatArray:
         """Of each factor, K x D."""
         diagonal = np.diagonal(self.covariance, axis1=1, axis2=2)
-        return np.asarray(diagonal[observations.group_of_position].T)
+        return np.asarray(diagonal[observations.layout.group_of_position].T)
 
 
 def factor_posterior(
@@ -62,8 +62,8 @@ def factor_posterior(
     k = statistics.n_components
     cross = noise_precision * statistics.cross
     covariance = np.empty_like(statistics.gram)
-    log_determinants = np.empty(observations.n_groups)
-    for groups in ranges(observations.n_groups, max(1, ENTRIES_AT_ONCE // max(k * k, 1))):
+    log_determinants = np.empty(observations.layout.n_groups)
+    for groups in ranges(observations.layout.n_groups, max(1, ENTRIES_AT_ONCE // max(k * k, 1))):
         precision = noise_precision * statistics.gram[groups]
         precision[:, np.arange(k), np.arange(k)] += prior_precision
         factor = np.linalg.cholesky(precision)
@@ -71,12 +71,12 @@ def factor_posterior(
         covariance[groups] = inverse.transpose(0, 2, 1) @ inverse
         diagonal = np.diagonal(factor, axis1=1, axis2=2)
         log_determinants[groups] = 2.0 * np.log(diagonal).sum(axis=1)
-    mean = times_by_group(covariance, observations, cross)
+    mean = times_by_group(covariance, observations.layout, cross)
     log_ratios = 0.5 * (np.log(prior_precision).sum() - log_determinants)
     total = (
         0.5 * observations.n_observed * np.log(noise_precision / (2.0 * np.pi))
         - 0.5 * noise_precision * observations.sum_of_squares
-        + np.diff(observations.group_start) @ log_ratios
+        + np.diff(observations.layout.group_start) @ log_ratios
         + 0.5 * (cross * mean).sum()
     )
     return FactorPosterior(mean, covariance, float(total))

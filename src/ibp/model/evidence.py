@@ -1,4 +1,4 @@
-"""The evidence lower bound (Eq. 8), from sufficient statistics.
+"""The evidence lower bound (Eq. 8), as a value, from sufficient statistics.
 
 F = E ln p(X | Z, A, b) + ln p([Z]) + E ln p(A) + H[q(A)] - KL of the intercept's and of the
 hyperparameters' posteriors.
@@ -8,25 +8,21 @@ factors keep their prior, and it contributes exactly nothing (Sec. 3.4).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
 
-from ibp.data.observations import Observations
-from ibp.model.factors import (
-    FactorMoments,
-    Factors,
-    factor_entropy,
-    feature_evidence,
-    log_factor_prior,
-)
+from ibp.data import Observations
+from ibp.model.factors import Factors, factor_entropy, feature_evidence, log_factor_prior
 from ibp.model.hyperparameters import Hyperparameters
-from ibp.model.ibp_prior import Prior, harmonic_number, log_prior
+from ibp.model.ibp_prior import SHIFTED, ColumnNames, EquivalenceClasses, log_count_term
 from ibp.model.intercept import Intercept, NoIntercept
 from ibp.model.statistics import Statistics, sums_by_column
 from ibp.parallel import ranges
+
+FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -53,6 +49,143 @@ class Evidence:
         )
 
 
+@dataclass(frozen=True)
+class Bound:
+    """The bound at a state of the model, and what follows from it.
+
+    Attributes
+    ----------
+    observations : Observations
+        X.
+    statistics : Statistics
+        What the bound needs to know of X and Z.
+    factors : Factors
+        q(A).
+    hyperparameters : Hyperparameters
+        q(tau_X), q(tau_A) and q(alpha), or their known values.
+    prior : EquivalenceClasses
+        Which matrices Z count as one.
+    intercept : Intercept or None
+        q(b); None for the paper's model, which has no offset.
+    codes : ndarray of shape (N, K) or None
+        Z, which keeps the likelihood accurate where it would cancel.
+    columns : ndarray of length K or None
+        Which columns of Z are equal, if that is known more briefly than by ``codes``. Only
+        `LeftOrderedClasses` look at it.
+    entropies : ndarray of shape (K,) or None
+        Those of the features' factors, if they are known already.
+
+    What is computed is kept: a state that is changed in place needs a new bound.
+    """
+
+    observations: Observations
+    statistics: Statistics
+    factors: Factors
+    hyperparameters: Hyperparameters
+    prior: EquivalenceClasses = SHIFTED
+    intercept: Intercept | None = None
+    codes: npt.NDArray[np.generic] | None = None
+    columns: ColumnNames | None = None
+    entropies: FloatArray | None = None
+
+    @cached_property
+    def active(self) -> Bound:
+        """The same bound without the features that no row has."""
+        used = self.statistics.counts > 0
+        if used.all():
+            return self
+        return replace(
+            self,
+            statistics=self.statistics.select(used),
+            factors=self.factors.select(used),
+            codes=None if self.codes is None else self.codes[:, used],
+            columns=None if self.columns is None else self.columns[used],
+            entropies=None if self.entropies is None else self.entropies[used],
+        )
+
+    @cached_property
+    def offset(self) -> Intercept:
+        """q(b), all zeros if there is none."""
+        return self.intercept or NoIntercept.of_width(self.observations.n_features)
+
+    @cached_property
+    def column_names(self) -> ColumnNames | None:
+        """Which columns of Z are equal, as far as that is known."""
+        return self.codes.T if self.columns is None and self.codes is not None else self.columns
+
+    @cached_property
+    def squared_error(self) -> float:
+        """Sum over observed entries of (x - E[b] - z E[a])^2."""
+        return squared_error(
+            self.observations, self.statistics, self.factors.mean, self.offset.mean, self.codes
+        )
+
+    @cached_property
+    def expected_squared_error(self) -> float:
+        """Sum over observed entries of E (x - b - z a)^2."""
+        own = sums_by_column(self.statistics.own, self.observations.layout, self.factors.variance)
+        n_rows = self.observations.column_counts
+        return self.squared_error + float(own.sum() + n_rows @ self.offset.variance)
+
+    def evidence(self) -> Evidence:
+        """Eq. 8, part by part."""
+        active, hyperparameters = self.active, self.hyperparameters
+        tau, alpha = hyperparameters.noise_precision, hyperparameters.alpha
+        entropies = factor_entropy(active.factors) if active.entropies is None else active.entropies
+        return Evidence(
+            likelihood=0.5 * self.observations.n_observed * (tau.mean_log - np.log(2.0 * np.pi))
+            - 0.5 * tau.mean * active.expected_squared_error,
+            assignment_prior=self.prior.log_prior(
+                active.statistics.counts,
+                self.observations.n_samples,
+                alpha=alpha.mean,
+                log_alpha=alpha.mean_log,
+                columns=active.column_names,
+            ),
+            factor_prior=float(log_factor_prior(active.factors, hyperparameters).sum()),
+            factor_entropy=float(entropies.sum()),
+            intercept=-self.offset.divergence(),
+            hyperparameters=-hyperparameters.divergence(),
+        )
+
+    def updated_hyperparameters(self) -> Hyperparameters:
+        """Where the bound is highest, everything else unchanged."""
+        active = self.active
+        return self.hyperparameters.updated(
+            self.observations,
+            active.statistics.n_components,
+            active.expected_squared_error,
+            float(active.factors.second_moment.sum()),
+        )
+
+    def train_log_likelihood(self) -> float:
+        """Mean over observed entries of ln N(x; E[b] + z E[A], noise_std^2)."""
+        tau = self.hyperparameters.noise_precision.mean
+        n = max(self.observations.n_observed, 1)
+        return 0.5 * float(np.log(tau / (2.0 * np.pi))) - 0.5 * tau * self.squared_error / n
+
+    def removal_gains(self) -> FloatArray:
+        """What the bound gains if all rows lose a feature, the other factors unchanged.
+
+        Every feature must be in use.
+        """
+        observations, statistics, mean = self.observations, self.statistics, self.factors.mean
+        error_change = 2.0 * np.einsum("kd,kd->k", statistics.cross, mean)
+        offset = statistics.totals[observations.layout.group_of_position].T * self.offset.mean
+        error_change -= 2.0 * np.einsum("kd,kd->k", offset, mean)
+        error_change -= 2.0 * np.einsum(
+            "kd,kd->k", mean, statistics.gram_times(observations.layout, mean)
+        )
+        own = statistics.own[observations.layout.group_of_position].T
+        error_change += np.einsum("kd,kd->k", own, mean**2 - self.factors.variance)
+        return np.asarray(
+            -0.5 * self.hyperparameters.noise_precision.mean * error_change
+            - log_count_term(statistics.counts, observations.n_samples)
+            - feature_evidence(self.factors, self.hyperparameters, self.entropies)
+            + self.prior.log_removal(statistics.n_components, self.column_names)
+        )
+
+
 # An error that is a smaller part of the data's sum of squares has lost digits to cancellation.
 CANCELLATION = 1e-5
 
@@ -60,187 +193,43 @@ CANCELLATION = 1e-5
 def squared_error(
     observations: Observations,
     statistics: Statistics,
-    factors: FactorMoments,
-    intercept: Intercept,
-    *,
-    expected: bool,
+    mean: FloatArray,
+    intercept: FloatArray | None = None,
     codes: npt.NDArray[np.generic] | None = None,
 ) -> float:
-    """Sum over observed entries of (x - b - z a)^2: its expectation, or its value at the means.
+    """Sum over observed entries of (x - b - z a)^2 at factors ``mean`` and an ``intercept``.
 
     From the statistics alone if that is accurate; a close fit far from zero is the small difference
     of large sums, and is summed from the residuals if the ``codes`` are given.
     """
-    mean = factors.mean
-    quadratic = float(np.einsum("kd,kd->", mean, statistics.gram_times(observations, mean)))
-    variance = 0.0
-    if expected:
-        own = sums_by_column(statistics.own, observations, factors.variance)
-        n_rows = observations.group_rows[observations.group_of_position]
-        variance = float(own.sum() + n_rows @ intercept.variance)
+    if intercept is None:
+        intercept = np.zeros(observations.n_features)
+    quadratic = float(np.einsum("kd,kd->", mean, statistics.gram_times(observations.layout, mean)))
     linear = float(np.einsum("kd,kd->", statistics.cross, mean))
-    n_observed = observations.group_rows[observations.group_of_position]
-    explained = sums_by_column(statistics.totals, observations, mean)
-    offset = float(
-        (
-            intercept.mean
-            * (n_observed * intercept.mean - 2.0 * (observations.column_sums - explained))
-        ).sum()
-    )
+    n_observed = observations.column_counts
+    explained = sums_by_column(statistics.totals, observations.layout, mean)
+    residuals = observations.column_sums - explained
+    offset = float((intercept * (n_observed * intercept - 2.0 * residuals)).sum())
     error = observations.sum_of_squares - 2.0 * linear + quadratic + offset
     cancelled = error < CANCELLATION * observations.sum_of_squares
     if cancelled and codes is not None and not observations.sparse:
-        error = _residual_sum_of_squares(observations, factors, intercept, codes)
-    return max(error, 0.0) + variance
+        error = _residual_sum_of_squares(observations, mean, intercept, codes)
+    return max(error, 0.0)
 
 
 def _residual_sum_of_squares(
     observations: Observations,
-    factors: FactorMoments,
-    intercept: Intercept,
+    mean: FloatArray,
+    intercept: FloatArray,
     codes: npt.NDArray[np.generic],
 ) -> float:
     """One pass over dense X."""
-    components = observations.from_layout(factors.mean)
-    offset = observations.from_layout(observations.centre + intercept.mean)
+    components = observations.layout.restore(mean)
+    offset = observations.layout.restore(observations.centre + intercept)
     total = 0.0
     for rows in ranges(observations.n_samples, observations.piece_rows):
-        values = observations.values[rows].astype(np.float64)
+        values = observations.source.rows(rows).astype(np.float64)
         residual = values - offset - codes[rows].astype(np.float64) @ components
         residual[np.isnan(values)] = 0.0
         total += float(np.einsum("nd,nd->", residual, residual))
     return total
-
-
-def evidence(
-    observations: Observations,
-    statistics: Statistics,
-    factors: Factors,
-    hyperparameters: Hyperparameters,
-    prior: Prior = "shifted",
-    multiplicities: npt.NDArray[np.int64] | None = None,
-    codes: npt.NDArray[np.generic] | None = None,
-    intercept: Intercept | None = None,
-    entropies: npt.NDArray[np.float64] | None = None,
-) -> Evidence:
-    """The bound of a state.
-
-    ``multiplicities`` of equal columns are needed for ``prior="lof"``; ``codes``, the assignments,
-    keep the likelihood accurate where it would cancel; ``entropies`` of the features' factors are
-    computed unless given.
-    """
-    if entropies is None:
-        entropies = factor_entropy(factors)
-    entropies = entropies[statistics.counts > 0]
-    statistics, factors, codes = _active(statistics, factors, codes)
-    intercept = intercept or NoIntercept.of_width(observations.n_features)
-    tau = hyperparameters.noise_precision
-    error = squared_error(observations, statistics, factors, intercept, expected=True, codes=codes)
-    alpha = hyperparameters.alpha
-    return Evidence(
-        likelihood=0.5 * observations.n_observed * (tau.mean_log - np.log(2.0 * np.pi))
-        - 0.5 * tau.mean * error,
-        assignment_prior=log_prior(
-            statistics.counts,
-            observations.n_samples,
-            alpha=alpha.mean,
-            log_alpha=alpha.mean_log,
-            prior=prior,
-            multiplicities=multiplicities,
-        ),
-        factor_prior=float(log_factor_prior(factors, hyperparameters).sum()),
-        factor_entropy=float(entropies.sum()),
-        intercept=-intercept.divergence(),
-        hyperparameters=-hyperparameters.divergence(),
-    )
-
-
-def _active(
-    statistics: Statistics, factors: Factors, codes: npt.NDArray[np.generic] | None
-) -> tuple[Statistics, Factors, npt.NDArray[np.generic] | None]:
-    """Leave out the features that no row has."""
-    active = statistics.counts > 0
-    if active.all():
-        return statistics, factors, codes
-    return (
-        statistics.select(active),
-        factors.select(active),
-        None if codes is None else codes[:, active],
-    )
-
-
-def update_hyperparameters(
-    observations: Observations,
-    statistics: Statistics,
-    factors: Factors,
-    hyperparameters: Hyperparameters,
-    codes: npt.NDArray[np.generic] | None = None,
-    intercept: Intercept | None = None,
-) -> Hyperparameters:
-    """Supplement S.3: the conjugate updates of tau_X, tau_A and alpha (known ones stay)."""
-    statistics, factors, codes = _active(statistics, factors, codes)
-    intercept = intercept or NoIntercept.of_width(observations.n_features)
-    error = squared_error(observations, statistics, factors, intercept, expected=True, codes=codes)
-    n_active = statistics.n_components
-    return Hyperparameters(
-        noise_precision=hyperparameters.noise_precision.updated(
-            0.5 * observations.n_observed, 0.5 * error
-        ),
-        factor_precision=hyperparameters.factor_precision.updated(
-            0.5 * n_active * observations.n_features, 0.5 * float(factors.second_moment.sum())
-        ),
-        alpha=hyperparameters.alpha.updated(n_active, harmonic_number(observations.n_samples)),
-    )
-
-
-def train_log_likelihood(
-    observations: Observations,
-    statistics: Statistics,
-    factors: Factors,
-    hyperparameters: Hyperparameters,
-    codes: npt.NDArray[np.generic] | None = None,
-    intercept: Intercept | None = None,
-) -> float:
-    """Mean over observed entries of ln N(x; E[b] + z E[A], noise_std^2)."""
-    intercept = intercept or NoIntercept.of_width(observations.n_features)
-    tau = hyperparameters.noise_precision.mean
-    error = squared_error(observations, statistics, factors, intercept, expected=False, codes=codes)
-    n = max(observations.n_observed, 1)
-    return 0.5 * float(np.log(tau / (2.0 * np.pi))) - 0.5 * tau * error / n
-
-
-def removal_gains(
-    observations: Observations,
-    statistics: Statistics,
-    factors: Factors,
-    hyperparameters: Hyperparameters,
-    prior: Prior = "shifted",
-    multiplicity: npt.NDArray[np.int64] | None = None,
-    intercept: Intercept | None = None,
-    entropies: npt.NDArray[np.float64] | None = None,
-) -> npt.NDArray[np.float64]:
-    """What the bound gains if a feature is taken from all its rows, the other factors unchanged.
-
-    Every feature must be in use.
-
-    ``multiplicity`` is, for ``prior="lof"``, the number of columns equal to each feature's own.
-    """
-    n_samples = observations.n_samples
-    counts = statistics.counts.astype(np.float64)
-    error_change = 2.0 * np.einsum("kd,kd->k", statistics.cross, factors.mean)
-    if intercept is not None:
-        offset = statistics.totals[observations.group_of_position].T * intercept.mean
-        error_change -= 2.0 * np.einsum("kd,kd->k", offset, factors.mean)
-    mean = factors.mean
-    error_change -= 2.0 * np.einsum("kd,kd->k", mean, statistics.gram_times(observations, mean))
-    own = statistics.own[observations.group_of_position].T
-    error_change += np.einsum("kd,kd->k", own, mean**2 - factors.variance)
-    count_term = gammaln(n_samples - counts + 1.0) + gammaln(counts) - gammaln(n_samples + 1.0)
-    # c(Z) loses one factor: K+ of K+!, or K_h of K_h!.
-    equal = statistics.n_components if prior == "shifted" else multiplicity
-    return np.asarray(
-        -0.5 * hyperparameters.noise_precision.mean * error_change
-        - count_term
-        - feature_evidence(factors, hyperparameters, entropies)
-        + np.log(np.asarray(equal, dtype=np.float64))
-    )

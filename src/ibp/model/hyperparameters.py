@@ -12,6 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import digamma, gammaln
 
+from ibp.data.observations import Observations
+from ibp.model.ibp_prior import harmonic_number
+
 
 @dataclass(frozen=True)
 class Known:
@@ -164,6 +167,21 @@ class Hyperparameters:
             self.noise_precision.log_prior(values.noise_precision)
             + self.factor_precision.log_prior(values.factor_precision)
             + self.alpha.log_prior(values.alpha)
+        )
+
+    def updated(
+        self, observations: Observations, n_active: int, squared_error: float, squares: float
+    ) -> Hyperparameters:
+        """Supplement S.3: the conjugate updates from K+ features (known ones stay).
+
+        ``squared_error`` and ``squares`` are the expected ones: of X less what the features make of
+        it, and of the factors.
+        """
+        n_factors = n_active * observations.n_features
+        return Hyperparameters(
+            self.noise_precision.updated(0.5 * observations.n_observed, 0.5 * squared_error),
+            self.factor_precision.updated(0.5 * n_factors, 0.5 * squares),
+            self.alpha.updated(n_active, harmonic_number(observations.n_samples)),
         )
 
     def divergence(self) -> float:

@@ -66,7 +66,7 @@ class LearnedIntercept:
         cls, observations: Observations, prior_std: float, noise_precision: float
     ) -> LearnedIntercept:
         """At the prior's mean, with the variance that the first update will have."""
-        n_observed = observations.group_rows[observations.group_of_position]
+        n_observed = observations.column_counts
         variance = 1.0 / (n_observed * noise_precision + prior_std**-2.0)
         return cls(np.zeros(observations.n_features), variance, prior_std)
 
@@ -88,7 +88,7 @@ class LearnedIntercept:
     ) -> LearnedIntercept:
         """The optimal q(b) given everything else."""
         fresh = self.at_centre(observations, self.prior_std, noise_precision)
-        explained = sums_by_column(statistics.totals, observations, factors.mean)
+        explained = sums_by_column(statistics.totals, observations.layout, factors.mean)
         mean = fresh.response(noise_precision) * (observations.column_sums - explained)
         return LearnedIntercept(mean, fresh.variance, self.prior_std)
 

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
 
 from ibp.model.factors import Factors, feature_evidence
 from ibp.model.hyperparameters import Hyperparameters
-from ibp.model.ibp_prior import Prior
-from ibp.submodular.problem import NO_GROUP, Problem
+from ibp.model.ibp_prior import SHIFTED, EquivalenceClasses
+from ibp.submodular.problem import Problem
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -39,7 +38,7 @@ def row_problem(
     others: npt.NDArray[np.uint8],
     factors: Factors,
     hyperparameters: Hyperparameters,
-    prior: Prior = "shifted",
+    prior: EquivalenceClasses = SHIFTED,
 ) -> Problem:
     """The problem whose maximiser is the best row given all others.
 
@@ -59,37 +58,4 @@ def row_problem(
     shared = counts[~new]
     linear[~new] += np.log(shared) - np.log(n_samples - shared)
     linear[new] += -np.log(n_samples) + feature_evidence(factors, hyperparameters)[new]
-    group, group_values = class_size_groups(others, prior)
-    return Problem(linear, quadratic, group, group_values)
-
-
-def class_size_groups(
-    others: npt.NDArray[np.uint8], prior: Prior
-) -> tuple[npt.NDArray[np.int64], FloatArray]:
-    """Groups and values of -ln c(Z) as a function of the row, given the other rows.
-
-    Shifted: the features that nobody else has, t chosen: -ln (K+ without the row + t)!.
-    Left-ordered form: columns equal in the other rows form a group of c; t chosen split it into
-    t and c - t equal columns: -ln t! - ln (c - t)!. Those nobody else has are inactive unless
-    chosen: -ln t! alone.
-    """
-    k = others.shape[1]
-    new = np.asarray(~others.any(axis=0))
-    t = np.arange(k + 1)
-    if prior == "shifted":
-        group = np.where(new, 0, NO_GROUP)
-        return group, -gammaln(k - new.sum() + t + 1.0)[None, :]
-    columns = np.packbits(others != 0, axis=0).T
-    if others.shape[0] == 0:
-        group = np.zeros(k, dtype=np.int64)
-    else:
-        group = np.unique(columns, axis=0, return_inverse=True)[1].ravel()
-    group_values = np.zeros((int(group.max(initial=-1)) + 1, k + 1))
-    for g in range(group_values.shape[0]):
-        members = group == g
-        c = int(members.sum())
-        values = -gammaln(t[: c + 1] + 1.0)
-        if not new[members][0]:
-            values -= gammaln(c - t[: c + 1] + 1.0)
-        group_values[g, : c + 1] = values
-    return group, group_values
+    return Problem(linear, quadratic, *prior.row_groups(others))

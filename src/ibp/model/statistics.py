@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ibp.data.observations import Observations
+from ibp.data import Layout, Observations
 from ibp.data.summary import COMPLETE, OWN_PATTERN
-from ibp.parallel import Workers, ranges
+from ibp.parallel import Executor, Threads, ranges
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -49,30 +49,25 @@ class Statistics:
         cls,
         observations: Observations,
         codes: npt.NDArray[np.generic],
-        workers: Workers | None = None,
+        executor: Executor | None = None,
     ) -> Statistics:
         """One pass over X; products in X's precision, sums in double precision."""
-        workers = workers or Workers()
-        g, k, d = observations.n_groups, codes.shape[1], observations.n_features
+        layout = observations.layout
+        g, k, d = layout.n_groups, codes.shape[1], layout.n_features
         total = cls(
             np.zeros((g, k, k)),
             np.zeros((g, k)),
             np.zeros((k, d)),
             np.zeros(k, dtype=np.int64),
         )
-
-        def sums(rows: slice) -> tuple[FloatArray, FloatArray, npt.NDArray[Any], Any]:
-            z = codes[rows]
-            gram, totals = code_sums(observations, rows, z)
-            return gram, totals, data_sums(observations.rows(rows), z), np.count_nonzero(z, axis=0)
-
         pieces = ranges(observations.n_samples, observations.piece_rows)
-        for gram, totals, cross, counts in workers.map(sums, pieces):
+        sums = (executor or Threads()).map(sums_of_rows, (observations, codes), pieces)
+        for gram, totals, cross, counts in sums:
             total.gram += gram
             total.totals += totals
             total.cross += cross
             total.counts += counts
-        total.cross = observations.to_layout(total.cross) - centre_sums(observations, total.totals)
+        total.cross = layout.arrange(total.cross) - centre_sums(observations, total.totals)
         return total
 
     @property
@@ -85,9 +80,9 @@ class Statistics:
         """Diagonals of Z'Z, shape (G, K)."""
         return np.diagonal(self.gram, axis1=1, axis2=2)
 
-    def gram_times(self, observations: Observations, factors: FloatArray) -> FloatArray:
+    def gram_times(self, layout: Layout, factors: FloatArray) -> FloatArray:
         """Z'Z times K x D factors, each column with the Z'Z of its group."""
-        return times_by_group(self.gram, observations, factors)
+        return times_by_group(self.gram, layout, factors)
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Statistics:
         """The statistics of some of the features."""
@@ -99,21 +94,29 @@ class Statistics:
         )
 
 
-def times_by_group(
-    matrices: FloatArray, observations: Observations, factors: FloatArray
-) -> FloatArray:
+def sums_of_rows(
+    task: tuple[Observations, npt.NDArray[np.generic]], rows: slice
+) -> tuple[FloatArray, FloatArray, npt.NDArray[Any], Any]:
+    """Z'Z, column sums of Z, Z'X and counts of some rows, X as it is and in the user's order."""
+    observations, codes = task
+    z = codes[rows]
+    gram, totals = code_sums(observations, rows, z)
+    return gram, totals, data_sums(observations.rows(rows), z), np.count_nonzero(z, axis=0)
+
+
+def times_by_group(matrices: FloatArray, layout: Layout, factors: FloatArray) -> FloatArray:
     """Matrices of the column groups, (G, K, K), times K x D factors: each column by its group's."""
-    if observations.n_groups * NARROW_GROUP <= observations.n_features:
+    if layout.n_groups * NARROW_GROUP <= layout.n_features:
         product = np.empty_like(factors)
-        for g in range(observations.n_groups):
-            columns = slice(observations.group_start[g], observations.group_start[g + 1])
+        for g in range(layout.n_groups):
+            columns = slice(layout.group_start[g], layout.group_start[g + 1])
             product[:, columns] = matrices[g] @ factors[:, columns]
         return product
-    group = observations.group_of_position
+    group = layout.group_of_position
     return np.concatenate(
         [
             (matrices[group[columns]] @ factors[:, columns].T[:, :, None])[:, :, 0].T
-            for columns in ranges(observations.n_features, COLUMNS_AT_ONCE)
+            for columns in ranges(layout.n_features, COLUMNS_AT_ONCE)
         ],
         axis=1,
     )
@@ -126,16 +129,14 @@ def data_sums(block: Any, codes: npt.NDArray[np.generic]) -> npt.NDArray[np.floa
 
 def centre_sums(observations: Observations, totals: FloatArray) -> FloatArray:
     """What `data_sums` lose when X is centred, from the column sums of Z in each group; K x D."""
-    return totals[observations.group_of_position].T * observations.left_in
+    return totals[observations.layout.group_of_position].T * observations.remaining_centre
 
 
-def sums_by_column(
-    weights: FloatArray, observations: Observations, factors: FloatArray
-) -> FloatArray:
+def sums_by_column(weights: FloatArray, layout: Layout, factors: FloatArray) -> FloatArray:
     """For each column, the sum of its K factors weighted by its group's row of (G, K) weights."""
-    if observations.n_groups == 1:
+    if layout.n_groups == 1:
         return np.asarray(weights[0] @ factors)
-    return np.asarray(np.einsum("dk,kd->d", weights[observations.group_of_position], factors))
+    return np.asarray(np.einsum("dk,kd->d", weights[layout.group_of_position], factors))
 
 
 def code_sums(

@@ -8,6 +8,7 @@ import numpy as np
 
 from ibp.plots.canvas import FAINT, MAIN, SECOND, axes_for, say_only
 from ibp.plots.checks import check_model, check_option
+from ibp.registry import card_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +49,7 @@ def evidence(
     width = 1.5 if values.size < 200 else 0.8
     ax.plot(x, values, color=MAIN, linewidth=width, marker=few, markersize=3)
     ax.set_xlabel("sweep" if over == "sweeps" else "seconds")
-    ax.set_ylabel(_name_of_evidence(model), color=MAIN)
+    ax.set_ylabel(card_of(model).objective, color=MAIN)
     ax.tick_params(axis="y", colors=MAIN)
     _mark_burn_in(ax, model, x)
 
@@ -68,16 +69,9 @@ def evidence(
     return ax
 
 
-def _name_of_evidence(model: Any) -> str:
-    """What the method reports as evidence."""
-    if hasattr(model, "burn_in") or model.real_codes:
-        return "log joint probability"
-    return "evidence (nats)"
-
-
 def _mark_burn_in(ax: Axes, model: Any, x: Any) -> None:
     """A grey ground where a sampler's sweeps are not kept."""
-    if not hasattr(model, "burn_in"):
+    if not card_of(model).samples:
         return
     from ibp.methods.samples import burned_sweeps
 

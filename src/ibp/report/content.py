@@ -14,6 +14,8 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from ibp.agreement import CAME_BACK, IN_PART
+from ibp.errors import InvalidValueError
+from ibp.registry import card_of
 from ibp.report import wording
 from ibp.report.encoding import clean_name, packed, plain, plain_number
 from ibp.report.measuring import Measurements, measure
@@ -59,9 +61,7 @@ class ReportContent:
     @property
     def code_kind(self) -> str:
         """What a code is: "binary", "probability" or "real"."""
-        if self.model.real_codes:
-            return "real"
-        return "binary" if self.row_codes.dtype == np.uint8 else "probability"
+        return card_of(self.model).codes
 
     @property
     def strength(self) -> FloatArray:
@@ -320,7 +320,7 @@ def gather(
     """
     check_is_fitted(model)
     if max_rows < 1:
-        raise ValueError(f"max_rows must be at least 1; it is {max_rows}.")
+        raise InvalidValueError(f"max_rows must be at least 1; it is {max_rows}.")
     reader = DataReader(model, X)
     notes = Notes.of(model)
     row_names = _names(row_names, reader.row_names, reader.n_rows, "row")
@@ -358,7 +358,7 @@ def _names(
     """The names that were given, or else those that the data have."""
     names = known if given is None else given
     if names is not None and len(names) != n:
-        raise ValueError(f"There are {len(names)} {what} names for {n} {what}s.")
+        raise InvalidValueError(f"There are {len(names)} {what} names for {n} {what}s.")
     return names
 
 
@@ -372,11 +372,11 @@ def _checked_shape(
     try:
         height, width = (index(side) for side in given)
     except (TypeError, ValueError):
-        raise ValueError(
+        raise InvalidValueError(
             f"image_shape must be two whole numbers, height and width; it is {given!r}."
         ) from None
     if height < 1 or width < 1 or height * width != n_columns:
-        raise ValueError(
+        raise InvalidValueError(
             f"An image of {height} x {width} has {height * width} pixels, but the data have "
             f"{n_columns} columns."
         )

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from ibp.blas import reconstruct, single_threaded_blas
 from ibp.evaluate import expected_entries, row_log_likelihood
-from ibp.parallel import Workers, ranges
+from ibp.parallel import Executor, Threads, ranges
 from ibp.report.reading import DataReader
 
 FloatArray = npt.NDArray[np.float64]
@@ -98,9 +98,9 @@ def measure(reader: DataReader) -> Measurements:
     column_squares, column_counts = np.zeros(d), np.zeros(d, dtype=np.int64)
     means, spread = np.zeros(d), np.zeros(d)
     together, products, code_sums = np.zeros((k, k)), np.zeros((k, k)), np.zeros(k)
-    workers = Workers(effective_n_jobs(model.n_jobs))
+    executor = Threads(effective_n_jobs(model.n_jobs))
     for rows, matrix, codes in reader.blocks():
-        for piece, part in _pieces(matrix, codes, components, intercept, workers):
+        for piece, part in _pieces(matrix, codes, components, intercept, executor):
             own = slice(rows.start + piece.start, rows.start + piece.stop)
             row_squares[own], row_counts[own] = part.row_squares, part.row_counts
             column_squares += part.column_squares
@@ -154,17 +154,19 @@ def _pieces(
     codes: npt.NDArray[Any],
     components: FloatArray,
     intercept: FloatArray,
-    workers: Workers,
+    executor: Executor,
 ) -> Iterator[tuple[slice, _Block]]:
     """What a block adds, in pieces that fit the cache."""
     n, d = matrix.shape
-    work, size = (_sparse_block, n) if sparse.issparse(matrix) else (_dense_block, PIECE // d + 1)
-    pieces = ranges(n, size)
+    pieces = ranges(n, n if sparse.issparse(matrix) else PIECE // d + 1)
+    task = (matrix, codes, components, intercept)
+    yield from zip(pieces, executor.map(_block_of, task, pieces), strict=True)
 
-    def add_up(piece: slice) -> _Block:
-        return work(matrix[piece], codes[piece], components, intercept)
 
-    yield from zip(pieces, workers.map(add_up, pieces), strict=True)
+def _block_of(task: tuple[Any, npt.NDArray[Any], FloatArray, FloatArray], piece: slice) -> _Block:
+    matrix, codes, components, intercept = task
+    work = _sparse_block if sparse.issparse(matrix) else _dense_block
+    return work(matrix[piece], codes[piece], components, intercept)
 
 
 def _dense_block(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ibp.persistence import versions
-from ibp.registry import METHODS
+from ibp.registry import DEFAULT_METHOD, METHODS
 from ibp.report.encoding import clean_name
 
 MOST_VERSIONS = 20
@@ -57,7 +57,7 @@ def _text(value: Any) -> str | None:
 
 def _label(value: Any) -> str | None:
     """A method of ours, if it is not the one that a fit takes anyway."""
-    known = isinstance(value, str) and value in METHODS and value != "meibp-default"
+    known = isinstance(value, str) and value in METHODS and value != DEFAULT_METHOD
     return value if known else None
 
 

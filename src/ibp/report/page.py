@@ -12,6 +12,7 @@ import numpy as np
 
 from ibp.agreement import CAME_BACK, IN_PART
 from ibp.files.write import check_target
+from ibp.registry import JOINT, card_of
 from ibp.report import wording
 from ibp.report.content import MATRIX_FEATURES, MAX_ROWS, ReportContent, gather
 from ibp.report.encoding import clean_name
@@ -119,7 +120,7 @@ def render_report(content: ReportContent, *, title: str | None = None) -> str:
         came_back=CAME_BACK,
         in_part=IN_PART,
         prefix=type(content.model).__name__.lower(),
-        joint=hasattr(content.model, "burn_in") or facts.real_codes,
+        joint=card_of(content.model).objective == JOINT,
     )
 
 
@@ -237,7 +238,7 @@ def _held_out(content: ReportContent) -> str | None:
     noise = float(content.model.noise_std_)
     # The score of a normal density, solved for the error in units of the noise.
     square = -2.0 * (held_out.score + math.log(noise) + 0.5 * math.log(2.0 * math.pi))
-    if square > 0 and not hasattr(content.model, "trace_"):
+    if square > 0 and not card_of(content.model).samples:
         spread = math.sqrt(
             content.measured.spread.sum() / max(content.measured.row_counts.sum(), 1)
         )

@@ -55,8 +55,7 @@ class DataReader:
         data = self._data
         part = data.iloc[rows] if hasattr(data, "iloc") else data[rows]
         with _names_not_compared():
-            accepts_sparse = self.model.accepts_sparse
-            return check_matrix(self.model, part, reset=False, accept_sparse=accepts_sparse)
+            return check_matrix(self.model, part, reset=False)
 
     def codes(self, matrix: Any) -> npt.NDArray[Any]:
         """Features of rows that `matrix` gave."""

@@ -11,6 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ibp.errors import MissingPackageError
 from ibp.files.atomic import atomic
 from ibp.report import wording
 from ibp.report.encoding import script_json
@@ -47,8 +48,8 @@ def _environment() -> Any:
     try:
         import jinja2
     except ImportError as error:
-        raise ImportError(
-            'Report pages need jinja2; install it with pip install "ibp[cli]".'
+        raise MissingPackageError(
+            "Report pages need jinja2", 'install it with pip install "ibp[cli]"'
         ) from error
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_text),

@@ -6,33 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Class name -> what it is called, and what it does in half a sentence.
-METHODS = {
-    "MEIBP": ("MEIBP", "finds yes/no features with nonnegative patterns by climbing the evidence"),
-    "FiniteVIBP": ("finite VIBP", "gives every row the probabilities of a fixed set of features"),
-    "InfiniteVIBP": ("infinite VIBP", "gives every row the probabilities of its features"),
-    "AcceleratedGibbs": (
-        "accelerated Gibbs sampling",
-        "draws plausible yes/no features, sweep after sweep",
-    ),
-    "UncollapsedGibbs": (
-        "uncollapsed Gibbs sampling",
-        "draws plausible features and patterns in turn",
-    ),
-    "BeamSearchIBP": ("beam search", "goes through the rows and keeps the best explanations"),
-    "INMF": ("INMF", "adds one feature after the other as long as that helps"),
-    "BNMF": ("BNMF", "mixes a given number of nonnegative patterns in any amounts"),
-}
-# What the command line calls it, where that is not the default.
-LABELS = {
-    "FiniteVIBP": "f-vibp",
-    "InfiniteVIBP": "i-vibp",
-    "AcceleratedGibbs": "aibp",
-    "UncollapsedGibbs": "ugibbs",
-    "BeamSearchIBP": "bs-ibp",
-    "INMF": "inmf",
-    "BNMF": "bnmf",
-}
+from ibp.registry import CARDS, DEFAULT_METHOD
+
 ENDINGS = {
     "converged": "It stopped by itself, because nothing changed any more",
     "max_iter": "It was stopped by the limit of sweeps, before it had settled",
@@ -176,7 +151,8 @@ class Facts:
 
 def summary(facts: Facts, source: str | None) -> str:
     """What was fitted, in one paragraph."""
-    name, what = METHODS.get(facts.method, (facts.method, "explains rows by features"))
+    card = CARDS.get(facts.method)
+    name, what = (card.title, card.does) if card else (facts.method, "explains rows by features")
     data = source or "the data"
     rows = f"{count(facts.n_rows, 'row')} and {count(facts.n_columns, 'column')}"
     gaps = f", {percent(facts.missing, 1)} of its entries missing" if facts.missing > 0 else ""
@@ -341,7 +317,9 @@ def _about_restarts(facts: Facts) -> Advice:
 
 def _fit_again(facts: Facts, options: str) -> str:
     """The command that fits by the same method with some more options."""
-    label = facts.label or LABELS.get(facts.method)
+    label, card = facts.label, CARDS.get(facts.method)
+    if label is None and card is not None and DEFAULT_METHOD not in card.labels:
+        label = next(iter(card.labels))
     method = f"--method {label}" if label else ""
     limit = ""
     if facts.limit is not None and "--components" not in options:

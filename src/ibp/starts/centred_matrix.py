@@ -9,14 +9,16 @@ so that no sum depends on the number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from ibp.parallel import Workers, ranges
+from ibp.parallel import Executor, ranges
 
+PieceT = TypeVar("PieceT")
+ResultT = TypeVar("ResultT")
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 AnyFloatArray: TypeAlias = npt.NDArray[np.floating[Any]]
 Values: TypeAlias = AnyFloatArray | scipy.sparse.csr_array
@@ -46,11 +48,16 @@ def in_safe_range(values: Values) -> tuple[Values, int]:
     return (scaled if isinstance(values, np.ndarray) else with_data(values, scaled)), exponent
 
 
-def centred(values: Values, workers: Workers) -> CentredMatrix:
+def call(work: Callable[[PieceT], ResultT], piece: PieceT) -> ResultT:
+    """Do a piece of work that is a closure: the start's rows are in memory for all."""
+    return work(piece)
+
+
+def centred(values: Values, executor: Executor) -> CentredMatrix:
     """The centred matrix of dense or sparse data."""
     if isinstance(values, np.ndarray):
-        return DenseMatrix(values, workers)
-    return SparseMatrix(values, workers)
+        return DenseMatrix(values, executor)
+    return SparseMatrix(values, executor)
 
 
 class DenseMatrix:
@@ -71,9 +78,9 @@ class DenseMatrix:
         and columns that do not vary do not count.
     """
 
-    def __init__(self, values: AnyFloatArray, workers: Workers) -> None:
-        self.values = values
-        self.workers = workers
+    def __init__(self, values: AnyFloatArray, executor: Executor) -> None:
+        self.entries = values
+        self.executor = executor
         self.fill: tuple[AnyFloatArray, AnyFloatArray] | None = None
         self.n_rows, self.n_columns = values.shape
         self.is_tall = self.n_columns <= self.n_rows
@@ -93,18 +100,18 @@ class DenseMatrix:
 
     def sum_over_rows(self, work: Callable[[slice], AnyFloatArray]) -> FloatArray:
         """Sum of what ``work`` makes of each piece, (D,)."""
-        return add_up(self.workers.map(work, self.rows), self.n_columns)
+        return add_up(self.executor.map(call, work, self.rows), self.n_columns)
 
     def block(self, rows: slice, columns: slice = EVERYTHING) -> AnyFloatArray:
         """Part of the centred matrix."""
-        part: AnyFloatArray = self.values[rows, columns] - self.mean[columns]
+        part: AnyFloatArray = self.entries[rows, columns] - self.mean[columns]
         if self.has_missing:
             np.copyto(part, self._filling(rows, columns), where=np.isnan(part))
         return part
 
     def residual(self, rows: slice, columns: slice = EVERYTHING) -> AnyFloatArray:
         """Part of what is observed less what would be filled in there; zero where missing."""
-        part: AnyFloatArray = self.values[rows, columns] - self.mean[columns]
+        part: AnyFloatArray = self.entries[rows, columns] - self.mean[columns]
         part -= self._filling(rows, columns)
         np.copyto(part, 0.0, where=np.isnan(part))
         return part
@@ -114,16 +121,18 @@ class DenseMatrix:
 
     def times(self, right: FloatArray) -> AnyFloatArray:
         """The matrix times (D, k)."""
-        right = right.astype(self.values.dtype, copy=False)
-        return np.concatenate(list(self.workers.map(lambda r: self.block(r) @ right, self.rows)))
+        right = right.astype(self.entries.dtype, copy=False)
+        return np.concatenate(
+            list(self.executor.map(call, lambda r: self.block(r) @ right, self.rows))
+        )
 
     def transposed_times(
         self, left: AnyFloatArray, block: Callable[[slice], AnyFloatArray] | None = None
     ) -> FloatArray:
         """The transpose times (n, k); of the centred matrix, unless ``block`` is ``residual``."""
-        left = left.astype(self.values.dtype, copy=False)
+        left = left.astype(self.entries.dtype, copy=False)
         block = self.block if block is None else block
-        pieces = self.workers.map(lambda rows: block(rows).T @ left[rows], self.rows)
+        pieces = self.executor.map(call, lambda rows: block(rows).T @ left[rows], self.rows)
         return add_up(pieces, self.n_columns, left.shape[1])
 
     def moments(self, block: Callable[[slice, slice], AnyFloatArray]) -> FloatArray:
@@ -140,7 +149,7 @@ class DenseMatrix:
     def sum_along(self, work: Callable[[slice], AnyFloatArray]) -> FloatArray:
         """Sum over pieces of the longer side of what belongs to pairs of the shorter."""
         pieces = ranges(max(self.n_rows, self.n_columns), CHUNK)
-        return add_up(self.workers.map(work, pieces), self.order, self.order)
+        return add_up(self.executor.map(call, work, pieces), self.order, self.order)
 
 
 class SparseMatrix:
@@ -149,21 +158,21 @@ class SparseMatrix:
     Attributes are as in `DenseMatrix`.
     """
 
-    def __init__(self, values: scipy.sparse.csr_array, workers: Workers) -> None:
-        self.workers = workers
+    def __init__(self, values: scipy.sparse.csr_array, executor: Executor) -> None:
+        self.executor = executor
         self.n_rows, self.n_columns = values.shape
-        self.mean, self.values = without_missing(values)
-        raw_squares = column_sums(self.values, lambda data: data * data)
+        self.mean, self.entries = without_missing(values)
+        raw_squares = column_sums(self.entries, lambda data: data * data)
         squares = np.maximum(raw_squares - self.n_rows * self.mean**2, 0.0)
         self.sum_of_squares = float(squares.sum())
         n_varying = count_varying(squares, self.mean, self.n_rows)
         self.free_order, self.free_length = sorted((self.n_rows - 1, n_varying))
-        self.row_pieces = row_pieces(self.values)
-        self.column_pieces = row_pieces(self.values.T.tocsr())
+        self.row_pieces = row_pieces(self.entries)
+        self.column_pieces = row_pieces(self.entries.T.tocsr())
 
     def times(self, right: FloatArray) -> FloatArray:
         """The matrix times (D, k)."""
-        pieces = self.workers.map(lambda rows: rows @ right, self.row_pieces)
+        pieces = self.executor.map(call, lambda rows: rows @ right, self.row_pieces)
         product: FloatArray = np.concatenate(list(pieces))
         product -= self.mean @ right
         return product
@@ -178,11 +187,11 @@ class SparseMatrix:
             return product
 
         pieces = zip(ranges(self.n_columns, CHUNK), self.column_pieces, strict=True)
-        return np.concatenate(list(self.workers.map(lambda pair: piece(*pair), pieces)))
+        return np.concatenate(list(self.executor.map(call, lambda pair: piece(*pair), pieces)))
 
     def with_shuffled_columns(self, rng: np.random.Generator) -> SparseMatrix:
         """The same columns, but independent."""
-        return SparseMatrix(shuffled_columns(self.values, rng), self.workers)
+        return SparseMatrix(shuffled_columns(self.entries, rng), self.executor)
 
 
 CentredMatrix: TypeAlias = DenseMatrix | SparseMatrix

@@ -19,7 +19,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from ibp.parallel import Workers, ranges
+from ibp.parallel import Executor, ranges
 from ibp.starts.centred_matrix import CHUNK, AnyFloatArray, FloatArray
 
 # Rounds of independent component analysis; fewer where they would take more multiplications.
@@ -34,22 +34,12 @@ DISTURBANCE = 0.3
 def independent_rotation(
     scores: AnyFloatArray,
     rng: np.random.Generator,
-    workers: Workers,
+    executor: Executor,
     should_stop: Callable[[], bool],
 ) -> FloatArray:
     """Rotation (k, k) of whitened scores (n, k) to independent components."""
     n_rows, size = scores.shape
     pieces = [scores[rows].astype(np.float32, copy=False) for rows in ranges(n_rows, CHUNK)]
-
-    def contrasts(piece: npt.NDArray[np.float32]) -> tuple[FloatArray, ...]:
-        even = np.tanh(piece @ narrow.T)
-        odd = even * even
-        slopes = 1.0 - odd
-        even_slope = slopes.sum(axis=0, dtype=np.float64)
-        slopes *= even
-        odd_slope = 2.0 * slopes.sum(axis=0, dtype=np.float64)
-        products = (even.T @ piece).astype(np.float64), (odd.T @ piece).astype(np.float64)
-        return *products, even_slope, odd_slope
 
     rotation = nearest_rotation(rng.standard_normal((size, size)))
     disturbance = rng.standard_normal((size, size)) * DISTURBANCE / np.sqrt(size)
@@ -57,7 +47,7 @@ def independent_rotation(
     n_rounds = int(np.clip(ROTATION_WORK / (3 * n_rows * size**2), 10, ROTATION_ROUNDS))
     for _ in range(n_rounds):
         narrow = rotation.astype(np.float32)
-        sums = [sum(part) for part in zip(*workers.map(contrasts, pieces), strict=True)]
+        sums = [sum(part) for part in zip(*executor.map(contrasts, narrow, pieces), strict=True)]
         even, odd, even_slope, odd_slope = (total / n_rows for total in sums)
         even -= even_slope[:, None] * rotation
         odd -= odd_slope[:, None] * rotation
@@ -72,6 +62,20 @@ def independent_rotation(
             rotation = nearest_rotation(rotation + disturbance)
             is_disturbed = True
     return rotation
+
+
+def contrasts(
+    rotation: npt.NDArray[np.float32], piece: npt.NDArray[np.float32]
+) -> tuple[FloatArray, ...]:
+    """Sums over some rows of the two contrasts times the scores, and of their slopes."""
+    even = np.tanh(piece @ rotation.T)
+    odd = even * even
+    slopes = 1.0 - odd
+    even_slope = slopes.sum(axis=0, dtype=np.float64)
+    slopes *= even
+    odd_slope = 2.0 * slopes.sum(axis=0, dtype=np.float64)
+    products = (even.T @ piece).astype(np.float64), (odd.T @ piece).astype(np.float64)
+    return *products, even_slope, odd_slope
 
 
 def nearest_rotation(matrix: FloatArray) -> FloatArray:

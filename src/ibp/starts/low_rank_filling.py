@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ibp.starts.centred_matrix import AnyFloatArray, DenseMatrix, FloatArray, add_up
+from ibp.starts.centred_matrix import AnyFloatArray, DenseMatrix, FloatArray, add_up, call
 from ibp.starts.noise_edge import Noise, noise_edge, noise_level
 from ibp.starts.principal_directions import EXACT_ORDER, falling_eigenvalues, leading_vectors
 
@@ -38,7 +38,7 @@ def fill_missing(
     part = matrix
     if matrix.order > EXACT_ORDER:
         rows = np.sort(rng.permutation(matrix.n_rows)[: EXACT_ORDER // 2])
-        part = DenseMatrix(matrix.values[rows], matrix.workers)
+        part = DenseMatrix(matrix.entries[rows], matrix.executor)
     n_above, directions = fill_in_stages(part, max_components, should_stop)
     if directions.shape[1] > 0:
         settle(matrix, directions, FILL_ROUNDS, should_stop)
@@ -90,7 +90,7 @@ def pair_weights(matrix: DenseMatrix) -> FloatArray:
     """
 
     def both_observed(part: slice) -> AnyFloatArray:
-        values = matrix.values[part] if matrix.is_tall else matrix.values[:, part].T
+        values = matrix.entries[part] if matrix.is_tall else matrix.entries[:, part].T
         observed = (~np.isnan(values)).astype(np.float32)
         return observed.T @ observed
 
@@ -126,7 +126,7 @@ def refill(matrix: DenseMatrix, directions: FloatArray, *, adapt: bool) -> Float
     Its scores are those of the present filling; its loadings are the directions or, to
     ``adapt``, those that fit the scores best.
     """
-    narrow = directions.astype(matrix.values.dtype)
+    narrow = directions.astype(matrix.entries.dtype)
 
     def piece(rows: slice) -> tuple[AnyFloatArray, AnyFloatArray, FloatArray]:
         block = matrix.block(rows)
@@ -134,7 +134,7 @@ def refill(matrix: DenseMatrix, directions: FloatArray, *, adapt: bool) -> Float
         product = block.T @ scores if adapt else np.zeros(0)
         return scores, product, block.sum(axis=0, dtype=np.float64)
 
-    pieces = matrix.workers.map(piece, matrix.rows)
+    pieces = matrix.executor.map(call, piece, matrix.rows)
     score_pieces, products, sums = zip(*pieces, strict=True)
     scores = np.concatenate(score_pieces)
     shift = add_up(sums, matrix.n_columns) / matrix.n_rows
@@ -147,7 +147,7 @@ def refill(matrix: DenseMatrix, directions: FloatArray, *, adapt: bool) -> Float
         wide = scores.astype(np.float64, copy=False)
         loadings = np.linalg.lstsq(wide.T @ wide, product.T, rcond=None)[0]
         directions = np.linalg.qr(loadings.T)[0]
-    matrix.fill = scores, loadings.astype(matrix.values.dtype)
+    matrix.fill = scores, loadings.astype(matrix.entries.dtype)
     return directions
 
 
@@ -159,7 +159,7 @@ def residual_variance(matrix: DenseMatrix) -> float:
         residual *= residual
         return float(np.sum(residual, dtype=np.float64))
 
-    squares = sum(matrix.workers.map(piece, matrix.rows))
+    squares = sum(matrix.executor.map(call, piece, matrix.rows))
     n_observed = matrix.observed_share.sum() * matrix.n_rows
     rank = 0 if matrix.fill is None else matrix.fill[0].shape[1]
     free = n_observed - matrix.n_columns - rank * (matrix.n_rows + matrix.n_columns - rank)

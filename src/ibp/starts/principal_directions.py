@@ -98,7 +98,7 @@ def iterated_directions(
             edge = (1.0 + EDGE_SLACK) * iterated_subspace(shuffled, 1, rng, should_stop)[1][0]
         else:
             columns = np.sort(rng.permutation(matrix.n_columns)[: EXACT_ORDER // 2])
-            part = DenseMatrix(matrix.values[:, columns], matrix.workers)
+            part = DenseMatrix(matrix.entries[:, columns], matrix.executor)
             level = noise_level(part, falling_eigenvalues(part.moments(part.block)))
             edge = noise_edge(matrix) * level
         noise = noise_below(matrix, eigenvalues, float(edge))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ibp.parallel import Workers
+from ibp.parallel import Executor
 from ibp.starts.centred_matrix import (
     AnyFloatArray,
     CentredMatrix,
@@ -65,12 +65,12 @@ def spectral_codes(
     *,
     max_components: int,
     rng: np.random.Generator,
-    workers: Workers,
+    executor: Executor,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> SpectralCodes:
     """Find two-valued features by principal and independent component analysis.
 
-    Run it with BLAS held to a single thread; the answer is then the same for any number of workers.
+    Run it with BLAS held to a single thread; the answer is then the same for any number of threads.
 
     Parameters
     ----------
@@ -84,8 +84,8 @@ def spectral_codes(
         Bound on the number of features if ``n_components`` is None.
     rng : Generator
         Source of all randomness.
-    workers : Workers
-        Threads for the large products.
+    executor : Executor
+        Runs pieces of the large products.
     should_stop : callable
         Asked between rounds; once it says True the remaining rounds are left out.
 
@@ -94,7 +94,7 @@ def spectral_codes(
     SpectralCodes
     """
     values, exponent = in_safe_range(values)
-    matrix = centred(values, workers)
+    matrix = centred(values, executor)
     bound = max_components if n_components is None else n_components
     bound = min(bound, matrix.free_order)
     if bound < 1:
@@ -107,7 +107,7 @@ def spectral_codes(
     scores, loadings = whitened(matrix, directions)
     if scores.shape[1] == 0:
         return no_features(matrix.n_rows, noise_std, noise.n_above)
-    rotation = independent_rotation(scores, rng, workers, should_stop)
+    rotation = independent_rotation(scores, rng, executor, should_stop)
     codes, separation = cut_in_two(scores @ rotation.T.astype(scores.dtype))
     kept = distinct_columns(codes)
     codes, strength = oriented(codes[:, kept], scores, loadings)

@@ -10,22 +10,23 @@ from ibp.submodular.marginals import (
     start_marginals,
     value_from_marginals,
 )
+from ibp.submodular.records import Marginals
 
 MAX_ELEMENTS = 20
 
 
 @kernel
-def brute_force(linear, quadratic, group, group_values, chosen):
+def brute_force(terms, chosen):
     """Overwrite ``chosen`` with a maximiser; return the largest and the smallest value of F.
 
     Consecutive Gray codes differ in one element, so a set costs O(1) to score and O(K) to enter.
     """
-    n = linear.shape[0]
+    n = chosen.shape[0]
     current = np.zeros(n, dtype=np.uint8)
-    gains = np.empty(n)
-    group_count = np.zeros(group_values.shape[0], dtype=np.int64)
-    start_marginals(linear, quadratic, group, current, gains, group_count)
-    value = value_from_marginals(linear, quadratic, current, gains, group_values, group_count)
+    group_count = np.zeros(terms.group_values.shape[0], dtype=np.int64)
+    marginals = Marginals(np.empty(n), group_count)
+    start_marginals(terms, current, marginals)
+    value = value_from_marginals(terms, current, marginals)
     highest = value
     lowest = value
     chosen[:] = current
@@ -34,15 +35,13 @@ def brute_force(linear, quadratic, group, group_values, chosen):
         while not (code >> k) & 1:
             k += 1
         if current[k]:
-            value += gain_of_removing(k, gains, group, group_values, group_count)
+            value += gain_of_removing(k, terms, marginals)
         else:
-            value += gain_of_adding(k, gains, group, group_values, group_count)
-        flip(k, quadratic, group, current, gains, group_count)
+            value += gain_of_adding(k, terms, marginals)
+        flip(k, terms, current, marginals)
         if code % 4096 == 0:  # keep rounding errors from adding up
-            start_marginals(linear, quadratic, group, current, gains, group_count)
-            value = value_from_marginals(
-                linear, quadratic, current, gains, group_values, group_count
-            )
+            start_marginals(terms, current, marginals)
+            value = value_from_marginals(terms, current, marginals)
         if value > highest:
             highest = value
             chosen[:] = current

@@ -8,7 +8,7 @@ expectation). Gains do not change with the shift, so none is computed.
 
 import numpy as np
 
-from ibp.compiled import kernel
+from ibp.compiled import inner_kernel
 from ibp.submodular.marginals import (
     flip,
     gain_of_adding,
@@ -16,25 +16,27 @@ from ibp.submodular.marginals import (
     start_marginals,
     value_from_marginals,
 )
+from ibp.submodular.records import Marginals
 
 
-@kernel
-def double_greedy(linear, quadratic, group, group_values, chosen, uniforms, gains, group_count):
+@inner_kernel
+def double_greedy(terms, chosen, uniforms, space):
     """Overwrite ``chosen`` with the greedy set; return its value and the marginals evaluated.
 
     ``uniforms`` holds one number in [0, 1) per element, or is empty for the deterministic rule.
-    ``gains`` (2 x K floats) and ``group_count`` (2 x G integers) are work space.
     """
-    n = linear.shape[0]
+    n = chosen.shape[0]
     randomized = uniforms.shape[0] > 0
     upper = np.ones(n, dtype=np.uint8)
     for k in range(n):
         chosen[k] = 0
-    start_marginals(linear, quadratic, group, chosen, gains[0], group_count[0])
-    start_marginals(linear, quadratic, group, upper, gains[1], group_count[1])
+    from_below = Marginals(space.gains[0], space.group_count[0])
+    from_above = Marginals(space.gains[1], space.group_count[1])
+    start_marginals(terms, chosen, from_below)
+    start_marginals(terms, upper, from_above)
     for k in range(n):
-        add = gain_of_adding(k, gains[0], group, group_values, group_count[0])
-        drop = gain_of_removing(k, gains[1], group, group_values, group_count[1])
+        add = gain_of_adding(k, terms, from_below)
+        drop = gain_of_removing(k, terms, from_above)
         if randomized:
             add = max(add, 0.0)
             drop = max(drop, 0.0)
@@ -43,8 +45,7 @@ def double_greedy(linear, quadratic, group, group_values, chosen, uniforms, gain
         else:
             keep = add >= drop
         if keep:
-            flip(k, quadratic, group, chosen, gains[0], group_count[0])
+            flip(k, terms, chosen, from_below)
         else:
-            flip(k, quadratic, group, upper, gains[1], group_count[1])
-    value = value_from_marginals(linear, quadratic, chosen, gains[0], group_values, group_count[0])
-    return value, 2 * n
+            flip(k, terms, upper, from_above)
+    return value_from_marginals(terms, chosen, from_below), 2 * n

@@ -21,10 +21,10 @@ One factor per quadratic form serves any number of linear terms.
 
 import numpy as np
 
-from ibp.compiled import kernel
+from ibp.compiled import inlined, inner_kernel, kernel
 
 
-@kernel
+@inlined
 def suggested_shift(quadratic):
     """How much to add to the diagonal.
 
@@ -41,29 +41,14 @@ def suggested_shift(quadratic):
 
 
 @kernel
-def space_for_preparation(n):
-    """Arrays for `prepare` to fill: (shift, order, ordered, factor, later)."""
-    return (
-        np.zeros(1),
-        np.zeros(n, dtype=np.int64),
-        np.zeros((n, n)),
-        np.zeros((n, n)),
-        np.zeros((2, n)),
-    )
-
-
-@kernel
 def prepare(quadratic, prepared):
     """Order and factor a quadratic form for any number of searches.
-
-    Fills the shift of the diagonal; the order of decisions; W in that order; R', of which the rows
-    lie side by side, with R'R = W + shift I; and for each k the sums of the positive and of the
-    negative W_kj over the elements decided after it.
 
     Decisions go from the last element to the first, and the earlier ones should be the surer ones:
     those with a large diagonal of R. So the factorisation takes the smallest pivot left, always.
     """
-    shift, order, ordered, factor, later = prepared
+    shift, order, ordered = prepared.shift, prepared.order, prepared.ordered
+    factor, later = prepared.factor, prepared.later
     n = quadratic.shape[0]
     shift[0] = suggested_shift(quadratic)
     pivot = np.empty(n)
@@ -98,16 +83,15 @@ def prepare(quadratic, prepared):
                 later[1, i] += min(ordered[i, j], 0.0)
 
 
-@kernel
+@inlined
 def nearest_plane(linear, prepared, chosen, space):
     """The set that the search comes upon first: each element at its nearer value (Babai), O(K^2).
 
     Groups are left out of account.
     """
-    shift, order, _, factor, _ = prepared
-    numbers, _, _ = space
+    shift, order, factor = prepared.shift, prepared.order, prepared.factor
     n = linear.shape[0]
-    target = numbers[0]
+    target = space.numbers[0]
     for i in range(n):
         entry = linear[order[i]] + 0.5 * shift[0]
         for k in range(i):
@@ -120,7 +104,7 @@ def nearest_plane(linear, prepared, chosen, space):
                 target[i] -= factor[k, i]
 
 
-@kernel
+@inlined
 def move_in_group(g, decided, chosen, group_values, taken, undecided, peak):
     """Decide (+1) or release (-1) one element of group g; return the change of the group's bound.
 
@@ -134,25 +118,17 @@ def move_in_group(g, decided, chosen, group_values, taken, undecided, peak):
     return after - before
 
 
-@kernel
-def space_for_search(n):
-    """Work space of `sphere_search` for n elements: numbers, flags and integers."""
-    return (
-        np.empty((2 * n + 5, n + 1)),
-        np.empty((3, n), dtype=np.uint8),
-        np.empty((1, n + 1), dtype=np.int64),
-    )
-
-
-@kernel
-def sphere_search(linear, group, group_values, prepared, chosen, value, budget, noise, space):
+@inner_kernel
+def sphere_search(terms, prepared, chosen, value, budget, noise, space):
     """Search for a set better than ``chosen``, whose value is ``value``.
 
     Overwrites ``chosen`` whenever a better set is found. Returns the value, the number of nodes
-    visited and whether the search ended before the budget. ``space`` is from `space_for_search`.
+    visited and whether the search ended before the budget.
     """
-    shift, order, ordered, factor, later = prepared
-    numbers, flags, rows = space
+    linear, group, group_values = terms.linear, terms.group, terms.group_values
+    shift, order, ordered = prepared.shift, prepared.order, prepared.ordered
+    factor, later = prepared.factor, prepared.later
+    numbers, flags = space.numbers, space.flags
     n = linear.shape[0]
     n_groups = group_values.shape[0]
     # Everything below is in decision order; level k decides element order[k].
@@ -194,7 +170,7 @@ def sphere_search(linear, group, group_values, prepared, chosen, value, budget, 
     bit = flags[0]
     tried = flags[1]  # 0 none, 1 one value, 2 both
     first = flags[2]
-    row = rows[0]  # where the sums over the levels above k stand
+    row = space.rows[0]  # where the sums over the levels above k stand
     row[n - 1 if n > 0 else 0] = n
     n_nodes = 0
     k = n - 1

@@ -13,7 +13,7 @@ is rarely improved by one change, and often by two.
 
 import numpy as np
 
-from ibp.compiled import kernel
+from ibp.compiled import inlined, inner_kernel, kernel
 from ibp.submodular.marginals import (
     flip,
     gain_of_adding,
@@ -23,14 +23,17 @@ from ibp.submodular.marginals import (
     start_marginals,
     value_from_marginals,
 )
+from ibp.submodular.records import Marginals
 
 
 @kernel
-def lower_bound(linear, quadratic, group, group_values):
+def lower_bound(terms):
     """A value that F is nowhere below.
 
     By submodularity element k never adds less than it adds to the set of all others.
     """
+    linear, quadratic = terms.linear, terms.quadratic
+    group, group_values = terms.group, terms.group_values
     n = linear.shape[0]
     size = np.zeros(group_values.shape[0], dtype=np.int64)
     for k in range(n):
@@ -50,10 +53,8 @@ def lower_bound(linear, quadratic, group, group_values):
     return total
 
 
-@kernel
-def climb(
-    quadratic, group, group_values, chosen, gains, group_count, noise, rate, value, floor, limit
-):
+@inlined
+def climb(terms, chosen, marginals, noise, rate, value, floor, limit):
     """Grow and prune until no single change gains enough.
 
     A change is accepted if it gains more than rounding noise and more than ``rate`` times the
@@ -69,35 +70,36 @@ def climb(
             best = -1
             for k in range(n):
                 if not chosen[k]:
-                    gain = gain_of_adding(k, gains, group, group_values, group_count)
+                    gain = gain_of_adding(k, terms, marginals)
                     if gain > best_gain:
                         best_gain = gain
                         best = k
             n_updates += n
             if best < 0 or n_updates > limit:
                 break
-            flip(best, quadratic, group, chosen, gains, group_count)
+            flip(best, terms, chosen, marginals)
             value += best_gain
         best_gain = least
         best = -1
         for k in range(n):
             if chosen[k]:
-                gain = gain_of_removing(k, gains, group, group_values, group_count)
+                gain = gain_of_removing(k, terms, marginals)
                 if gain > best_gain:
                     best_gain = gain
                     best = k
         n_updates += n
         if best < 0 or n_updates > limit:
             return value, n_updates
-        flip(best, quadratic, group, chosen, gains, group_count)
+        flip(best, terms, chosen, marginals)
         value += best_gain
 
 
-@kernel
-def complement_value(linear, quadratic, group, group_values, chosen, gains, group_count, scratch):
+@inlined
+def complement_value(terms, chosen, gains, scratch):
     """F at the complement of the chosen set; leaves its group counts in ``scratch``."""
+    linear, quadratic, group = terms.linear, terms.quadratic, terms.group
     n = linear.shape[0]
-    for g in range(group_values.shape[0]):
+    for g in range(terms.group_values.shape[0]):
         scratch[g] = 0
     total = 0.0
     for k in range(n):
@@ -110,15 +112,16 @@ def complement_value(linear, quadratic, group, group_values, chosen, gains, grou
             total += linear[k] - 0.5 * (row - to_chosen)
             if group[k] >= 0:
                 scratch[group[k]] += 1
-    return total + group_total(group_values, scratch)
+    return total + group_total(terms.group_values, scratch)
 
 
-@kernel
-def best_exchange(quadratic, group, group_values, chosen, gains, group_count, least):
+@inlined
+def best_exchange(terms, chosen, marginals, least):
     """The exchange of a chosen for an unchosen element that gains most, and more than ``least``.
 
     Returns (gain, element out, element in), with elements -1 if there is none.
     """
+    quadratic, group, gains = terms.quadratic, terms.group, marginals.gains
     n = chosen.shape[0]
     best_gain = least
     best_out = -1
@@ -126,14 +129,14 @@ def best_exchange(quadratic, group, group_values, chosen, gains, group_count, le
     for i in range(n):
         if not chosen[i]:
             continue
-        gain_out = gain_of_removing(i, gains, group, group_values, group_count)
+        gain_out = gain_of_removing(i, terms, marginals)
         for j in range(n):
             if chosen[j]:
                 continue
             if group[i] == group[j]:  # the group's count stays, or there is no group
                 gain = gains[j] - gains[i] + quadratic[i, j]
             else:
-                gain_in = gain_of_adding(j, gains, group, group_values, group_count)
+                gain_in = gain_of_adding(j, terms, marginals)
                 gain = gain_out + gain_in + quadratic[i, j]
             if gain > best_gain:
                 best_gain = gain
@@ -142,74 +145,47 @@ def best_exchange(quadratic, group, group_values, chosen, gains, group_count, le
     return best_gain, best_out, best_in
 
 
-@kernel
-def local_search(
-    linear,
-    quadratic,
-    group,
-    group_values,
-    chosen,
-    epsilon,
-    complement,
-    exchange,
-    gains,
-    group_count,
-):
+@inner_kernel
+def local_search(terms, chosen, search, space):
     """Improve ``chosen`` in place; return its value and the number of marginals evaluated.
 
-    ``complement`` and ``exchange`` say whether, at a local optimum, the complement and the
-    exchanges of two elements are tried. ``gains`` (K floats) and ``group_count`` (2 x G integers)
-    are work space.
+    Its marginals are left in the first row of the work space.
     """
-    n = linear.shape[0]
-    noise = rounding_noise(linear, quadratic, group, group_values)
-    count = group_count[0]
-    start_marginals(linear, quadratic, group, chosen, gains, count)
-    value = value_from_marginals(linear, quadratic, chosen, gains, group_values, count)
-    rate = epsilon / (n * n) if n > 0 else 0.0
-    floor = value if rate == 0.0 else lower_bound(linear, quadratic, group, group_values)
+    n = chosen.shape[0]
+    noise = rounding_noise(terms)
+    marginals = Marginals(space.gains[0], space.group_count[0])
+    start_marginals(terms, chosen, marginals)
+    value = value_from_marginals(terms, chosen, marginals)
+    rate = search.epsilon / (n * n) if n > 0 else 0.0
+    floor = value if rate == 0.0 else search.floor
     # Far more than a search takes; compiled code cannot be interrupted, so it must end for sure.
     limit = 1000 * (n + 1) * (n + 1)
     total_updates = 0
     while True:
-        value, n_updates = climb(
-            quadratic, group, group_values, chosen, gains, count, noise, rate, value, floor, limit
-        )
+        value, n_updates = climb(terms, chosen, marginals, noise, rate, value, floor, limit)
         total_updates += n_updates
         if total_updates > limit:
             break
-        if exchange:
-            gain, leaving, entering = best_exchange(
-                quadratic,
-                group,
-                group_values,
-                chosen,
-                gains,
-                count,
-                max(noise, rate * (value - floor)),
-            )
+        if search.exchange:
+            least = max(noise, rate * (value - floor))
+            gain, leaving, entering = best_exchange(terms, chosen, marginals, least)
             n_chosen = 0
             for k in range(n):
-                n_chosen += chosen[k]
+                n_chosen += np.int64(chosen[k])
             total_updates += n_chosen * (n - n_chosen)
             if leaving >= 0:
-                flip(leaving, quadratic, group, chosen, gains, count)
-                flip(entering, quadratic, group, chosen, gains, count)
+                flip(leaving, terms, chosen, marginals)
+                flip(entering, terms, chosen, marginals)
                 value += gain
                 continue
-        if not complement:
+        if not search.complement:
             break
-        other = complement_value(
-            linear, quadratic, group, group_values, chosen, gains, count, group_count[1]
-        )
+        other = complement_value(terms, chosen, marginals.gains, space.group_count[1])
         total_updates += n
         if not other > value + noise:
             break
         for k in range(n):
             chosen[k] = 1 - chosen[k]
-        start_marginals(linear, quadratic, group, chosen, gains, count)
+        start_marginals(terms, chosen, marginals)
         value = other
-    return (
-        value_from_marginals(linear, quadratic, chosen, gains, group_values, count),
-        total_updates,
-    )
+    return value_from_marginals(terms, chosen, marginals), total_updates

@@ -11,12 +11,14 @@ a difference of two table entries.
 
 import numpy as np
 
-from ibp.compiled import kernel
+from ibp.compiled import inner_kernel, kernel
 
 
 @kernel
-def start_marginals(linear, quadratic, group, chosen, gains, group_count):
-    """Fill ``gains`` and ``group_count`` for the set ``chosen``."""
+def start_marginals(terms, chosen, marginals):
+    """Fill in the marginals of the set ``chosen``."""
+    linear, quadratic, group = terms.linear, terms.quadratic, terms.group
+    gains, group_count = marginals.gains, marginals.group_count
     n = linear.shape[0]
     for g in range(group_count.shape[0]):
         group_count[g] = 0
@@ -33,31 +35,32 @@ def start_marginals(linear, quadratic, group, chosen, gains, group_count):
 
 
 @kernel
-def gain_of_adding(k, gains, group, group_values, group_count):
+def gain_of_adding(k, terms, marginals):
     """Marginal gain of an unchosen element, O(1)."""
-    g = group[k]
+    g = terms.group[k]
     if g < 0:
-        return gains[k]
-    t = group_count[g]
-    return gains[k] + group_values[g, t + 1] - group_values[g, t]
+        return marginals.gains[k]
+    t = marginals.group_count[g]
+    return marginals.gains[k] + terms.group_values[g, t + 1] - terms.group_values[g, t]
 
 
 @kernel
-def gain_of_removing(k, gains, group, group_values, group_count):
+def gain_of_removing(k, terms, marginals):
     """Marginal gain of dropping a chosen element, O(1)."""
-    g = group[k]
+    g = terms.group[k]
     if g < 0:
-        return -gains[k]
-    t = group_count[g]
-    return -gains[k] + group_values[g, t - 1] - group_values[g, t]
+        return -marginals.gains[k]
+    t = marginals.group_count[g]
+    return -marginals.gains[k] + terms.group_values[g, t - 1] - terms.group_values[g, t]
 
 
 @kernel
-def flip(k, quadratic, group, chosen, gains, group_count):
+def flip(k, terms, chosen, marginals):
     """Move element k in or out and bring every marginal up to date, O(K)."""
+    group, row = terms.group, terms.quadratic[k]
+    gains, group_count = marginals.gains, marginals.group_count
     n = gains.shape[0]
     own = gains[k]
-    row = quadratic[k]
     if chosen[k]:
         chosen[k] = 0
         for j in range(n):
@@ -73,7 +76,7 @@ def flip(k, quadratic, group, chosen, gains, group_count):
     gains[k] = own
 
 
-@kernel
+@inner_kernel
 def group_total(group_values, group_count):
     """Sum of h_g over the groups."""
     total = 0.0
@@ -83,22 +86,25 @@ def group_total(group_values, group_count):
 
 
 @kernel
-def value_from_marginals(linear, quadratic, chosen, gains, group_values, group_count):
+def value_from_marginals(terms, chosen, marginals):
     """F at the chosen set from its marginals, O(K)."""
+    linear, quadratic, gains = terms.linear, terms.quadratic, marginals.gains
     total = 0.0
     for k in range(linear.shape[0]):
         if chosen[k]:
             total += 0.5 * (gains[k] + linear[k] - 0.5 * quadratic[k, k])
-    return total + group_total(group_values, group_count)
+    return total + group_total(terms.group_values, marginals.group_count)
 
 
-@kernel
-def rounding_noise(linear, quadratic, group, group_values):
+@inner_kernel
+def rounding_noise(terms):
     """A gain below this is indistinguishable from zero in double precision.
 
     Searches accept larger gains only. That is what makes them end: among equals, rounding would
     otherwise offer the same exchange back and forth.
     """
+    linear, quadratic = terms.linear, terms.quadratic
+    group, group_values = terms.group, terms.group_values
     n = linear.shape[0]
     largest = 0.0
     for k in range(n):

@@ -7,8 +7,10 @@ import numpy.typing as npt
 
 from ibp.submodular import batch
 from ibp.submodular.brute_force import MAX_ELEMENTS, brute_force
-from ibp.submodular.exact import prepare, space_for_preparation, space_for_search
+from ibp.submodular.exact import prepare
+from ibp.submodular.local_search import lower_bound
 from ibp.submodular.problem import Problem, Solution
+from ibp.submodular.records import Search, Terms, space_for_preparation, space_for_search
 
 OPTIMIZERS = {
     "local_search": batch.LOCAL_SEARCH,
@@ -16,6 +18,7 @@ OPTIMIZERS = {
     "double_greedy": batch.DOUBLE_GREEDY,
     "randomized_double_greedy": batch.RANDOMIZED_DOUBLE_GREEDY,
 }
+DOUBLE_GREEDIES = ("double_greedy", "randomized_double_greedy")
 NO_LIMIT = np.iinfo(np.int64).max
 
 
@@ -70,35 +73,38 @@ def maximize(
         chosen[:] = given != 0
     if not epsilon >= 0:
         raise ValueError(f"epsilon must not be negative; it is {epsilon}")
-    arguments = (problem.linear, problem.quadratic, problem.group, problem.group_values)
+    terms = Terms(problem.linear, problem.quadratic, problem.group, problem.group_values)
     if optimizer == "brute_force":
         if n > MAX_ELEMENTS:
             raise ValueError(f"brute force takes at most {MAX_ELEMENTS} elements; there are {n}")
-        value, _ = brute_force(*arguments, chosen)
+        value, _ = brute_force(terms, chosen)
         return Solution(chosen.astype(bool), float(value), 2**n, True)
     if optimizer not in OPTIMIZERS:
         known = ", ".join([*OPTIMIZERS, "brute_force"])
         raise ValueError(f"unknown optimizer {optimizer!r}; choose one of {known}")
 
-    uniforms = np.empty(0)
-    if optimizer == "randomized_double_greedy":
-        uniforms = np.random.default_rng(random_state).random(n)
+    uniforms = None
+    if optimizer in DOUBLE_GREEDIES:
+        randomized = optimizer == "randomized_double_greedy"
+        uniforms = np.random.default_rng(random_state).random(n * randomized)
     prepared = space_for_preparation(n)
     if optimizer == "exact":
         prepare(problem.quadratic, prepared)
-    value, n_updates, proven = batch.optimize(
+    search = Search(
         OPTIMIZERS[optimizer],
-        *arguments,
-        chosen,
-        float(epsilon),
+        NO_LIMIT if node_budget is None else int(node_budget),
         bool(complement),
         bool(exchange),
-        uniforms,
-        NO_LIMIT if node_budget is None else int(node_budget),
+        float(epsilon),
+        lower_bound(terms) if epsilon > 0 else 0.0,
+    )
+    value, n_updates, proven = batch.optimize(
+        terms,
         prepared,
-        np.empty((2, n)),
-        np.zeros((2, problem.group_values.shape[0]), dtype=np.int64),
-        space_for_search(n),
+        chosen,
+        search,
+        uniforms,
+        space_for_search(n, problem.group_values.shape[0]),
     )
     return Solution(chosen.astype(bool), float(value), int(n_updates), bool(proven))
 
@@ -136,18 +142,13 @@ def maximize_rows(
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"unknown optimizer {optimizer!r}; choose one of {', '.join(OPTIMIZERS)}")
     chosen = np.zeros(rows.shape, dtype=np.uint8)
-    randomized = optimizer == "randomized_double_greedy"
-    uniforms = np.random.default_rng(random_state).random((len(rows), rows.shape[1] * randomized))
-    values, n_updates, proven = batch.optimize_rows(
-        OPTIMIZERS[optimizer],
-        rows,
-        form,
-        chosen,
-        bool(complement),
-        bool(exchange),
-        uniforms,
-        NO_LIMIT if node_budget is None else int(node_budget),
-    )
+    uniforms = None
+    if optimizer in DOUBLE_GREEDIES:
+        n = rows.shape[1] * (optimizer == "randomized_double_greedy")
+        uniforms = np.random.default_rng(random_state).random((len(rows), n))
+    budget = NO_LIMIT if node_budget is None else int(node_budget)
+    search = Search(OPTIMIZERS[optimizer], budget, bool(complement), bool(exchange))
+    values, n_updates, proven = batch.optimize_rows(rows, form, chosen, search, uniforms)
     return [
         Solution(chosen[i].astype(bool), float(values[i]), int(n_updates[i]), bool(proven[i]))
         for i in range(len(rows))

@@ -26,7 +26,17 @@ import numpy.typing as npt
 from scipy.special import gammainc, gammaln
 
 from ibp.data import Observations
-from ibp.kernels import beam_search as kernels
+from ibp.kernels.beam_search import (
+    COUNT,
+    OVERFLOW,
+    Beam,
+    Board,
+    Model,
+    Row,
+    expand,
+    fill_rows,
+    make_children,
+)
 from ibp.methods.beam_search.naive import naive_children
 from ibp.model import HyperparameterValues
 
@@ -34,6 +44,8 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 CodeArray = npt.NDArray[np.uint8]
 Scoring = Literal["incremental", "naive"]
+# `Row`, `Model` and `Beam` as the kernels that place a row take them.
+Records = tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]
 
 # In a bounded beam a row may have so many new features that more are less likely than this.
 NEGLIGIBLE_TAIL = 1e-6
@@ -60,71 +72,34 @@ class Children(NamedTuple):
         return Children._make(part[order] for part in self)
 
 
-class Beam(NamedTuple):
-    """Hypotheses, with room for K features each; an intercept is feature 0.
+def empty_beam(size: int, n_groups: int, n_components: int, n_features: int) -> Beam:
+    """Room for hypotheses and their features."""
+    return Beam(
+        np.empty(size),
+        np.empty(size, dtype=np.int64),
+        np.zeros((size, n_components), dtype=np.int64),
+        np.ones((size, n_components), dtype=np.uint8),
+        np.empty((size, n_groups, n_components, n_components)),
+        np.empty((size, n_components, n_features)),
+        np.empty((size, n_groups, n_components, n_components)),
+    )
 
-    Attributes
-    ----------
-    scores : ndarray of shape (B,)
-        Log joint probabilities of the rows so far.
-    n_active : ndarray of shape (B,)
-        Features in use, the intercept among them.
-    counts : ndarray of shape (B, K)
-        Rows that have each feature.
-    first : ndarray of shape (B, K)
-        0 where a feature's history is that of the feature before it.
-    covariance, gram : ndarray of shape (B, G, K, K)
-        Of the factors given the rows so far, and products of their means; by column group.
-    mean : ndarray of shape (B, K, D)
-        Of the factors, columns in layout order.
-    """
 
-    scores: FloatArray
-    n_active: IntArray
-    counts: IntArray
-    first: CodeArray
-    covariance: FloatArray
-    mean: FloatArray
-    gram: FloatArray
+def beam_of_nothing(observations: Observations, intercept_std: float | None) -> Beam:
+    """The one hypothesis about no rows."""
+    n_fixed = 0 if intercept_std is None else 1
+    beam = empty_beam(1, observations.layout.n_groups, max(n_fixed, 1), observations.n_features)
+    beam.scores[:] = 0.0
+    beam.n_active[:] = n_fixed
+    beam.mean[:] = 0.0
+    beam.gram[:] = 0.0
+    beam.covariance[:] = 0.0 if intercept_std is None else intercept_std**2
+    return beam
 
-    @classmethod
-    def with_room(cls, size: int, n_groups: int, n_components: int, n_features: int) -> Beam:
-        """Empty arrays."""
-        return cls(
-            np.empty(size),
-            np.empty(size, dtype=np.int64),
-            np.zeros((size, n_components), dtype=np.int64),
-            np.ones((size, n_components), dtype=np.uint8),
-            np.empty((size, n_groups, n_components, n_components)),
-            np.empty((size, n_components, n_features)),
-            np.empty((size, n_groups, n_components, n_components)),
-        )
 
-    @classmethod
-    def of_nothing(cls, observations: Observations, intercept_std: float | None) -> Beam:
-        """The one hypothesis about no rows."""
-        n_fixed = 0 if intercept_std is None else 1
-        beam = cls.with_room(1, observations.n_groups, max(n_fixed, 1), observations.n_features)
-        beam.scores[:] = 0.0
-        beam.n_active[:] = n_fixed
-        beam.mean[:] = 0.0
-        beam.gram[:] = 0.0
-        beam.covariance[:] = 0.0 if intercept_std is None else intercept_std**2
-        return beam
-
-    @property
-    def size(self) -> int:
-        """Hypotheses."""
-        return int(self.scores.size)
-
-    @property
-    def room(self) -> int:
-        """Features that there is room for."""
-        return int(self.counts.shape[1])
-
-    def first_of_them(self, size: int) -> Beam:
-        """The best so many."""
-        return Beam._make(part[:size] for part in self)
+def best_of(beam: Beam, size: int) -> Beam:
+    """The first so many hypotheses, which are the best."""
+    return Beam._make(part[:size] for part in beam)
 
 
 @dataclass(frozen=True)
@@ -158,15 +133,15 @@ class OrderedRows:
         self.order = order
         self._begin = self._end = 0
         self._values = np.zeros((0, observations.n_features))
-        self._observed = np.zeros((0, observations.n_groups), dtype=np.bool_)
+        self._observed = np.zeros((0, observations.layout.n_groups), dtype=np.bool_)
 
     def between(self, begin: int, end: int) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
         """Values, and the column groups that are observed."""
         observations, rows = self.observations, self.order[begin:end]
-        values = observations.to_layout(observations.rows(rows)).astype(np.float64)
+        values = observations.layout.arrange(observations.rows(rows)).astype(np.float64)
         observed = observations.missing_groups(rows).toarray() == 0.0
-        values -= observations.left_in
-        return values * observed[:, observations.group_of_position], observed
+        values -= observations.remaining_centre
+        return values * observed[:, observations.layout.group_of_position], observed
 
     def row(self, n: int) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
         """The n-th row."""
@@ -200,29 +175,24 @@ class BeamPass:
         self.values = values
         self.intercept_std = intercept_std
         self.limits = limits
-        self.beam = Beam.of_nothing(observations, intercept_std)
+        self.beam = beam_of_nothing(observations, intercept_std)
         self.n_fixed = int(self.beam.n_active[0])
         self.n_placed = 0
         self._densest = self._densest_rows()
         self._floors = self._lowest_scores(known_score)
         self._parents: list[npt.NDArray[np.int32]] = []
         self._codes: list[CodeArray] = []
-        self._rooms = (self.beam.first_of_them(0), self.beam)  # for children, and in use
+        self._rooms = (best_of(self.beam, 0), self.beam)  # for children, and in use
 
     @property
-    def noise_variance(self) -> float:
-        """1 / tau_X."""
-        return 1.0 / self.values.noise_precision
-
-    @property
-    def factor_variance(self) -> float:
-        """1 / tau_A."""
-        return 1.0 / self.values.factor_precision
+    def n_hypotheses(self) -> int:
+        """How many are left."""
+        return int(self.beam.scores.size)
 
     @property
     def done(self) -> bool:
         """Whether all rows are placed, or no hypothesis is left."""
-        return self.n_placed == self.rows.order.size or self.beam.size == 0
+        return self.n_placed == self.rows.order.size or self.n_hypotheses == 0
 
     def _lowest_scores(self, known_score: float) -> FloatArray:
         """What hypotheses about 1, 2, ... rows must exceed to reach the known score in the end."""
@@ -237,9 +207,10 @@ class BeamPass:
     def _densest_rows(self) -> FloatArray:
         """The log density of noise alone at its centre, for each row in order."""
         observations = self.rows.observations
-        width = np.diff(observations.group_start)
+        width = np.diff(observations.layout.group_start)
         n_observed = observations.n_features - observations.missing_groups(self.rows.order) @ width
-        return np.asarray(-0.5 * n_observed * np.log(2.0 * np.pi * self.noise_variance))
+        noise_variance = 1.0 / self.values.noise_precision
+        return np.asarray(-0.5 * n_observed * np.log(2.0 * np.pi * noise_variance))
 
     def _log_new(self, densest: float) -> FloatArray:
         """Log probabilities of 0, 1, ... new features of the next row, as many as matter."""
@@ -254,16 +225,27 @@ class BeamPass:
                 most += 1
         return log_poisson(np.arange(most + 1), rate)
 
+    def _model(self, log_new: FloatArray) -> Model:
+        """What all hypotheses have in common, as the kernels need it."""
+        return Model(
+            self.n_placed,
+            self.n_fixed,
+            1.0 / self.values.noise_precision,
+            1.0 / self.values.factor_precision,
+            log_new,
+        )
+
     def place_next(self) -> None:
         """Extend all hypotheses by the next row and keep the best."""
         x, observed = self.rows.row(self.n_placed)
-        seen = np.flatnonzero(observed)
-        log_new = self._log_new(self._densest[self.n_placed])
+        row = Row(x, np.flatnonzero(observed), self.rows.observations.layout.group_start)
+        model = self._model(self._log_new(self._densest[self.n_placed]))
+        records = (tuple(row), tuple(model), tuple(self.beam))
         if self.limits.scoring == "naive":
-            children = self._scored_naively(log_new)
+            children = self._scored_naively(model.log_new)
         else:
-            children = self._scored_incrementally(x, seen, log_new)
-        self._succeed(x, seen, log_new, children.best_first())
+            children = self._scored_incrementally(records)
+        self._succeed(records, children.best_first())
 
     @property
     def most_components(self) -> int:
@@ -272,46 +254,34 @@ class BeamPass:
             return int(np.iinfo(np.int64).max)
         return self.limits.n_components + self.n_fixed
 
-    def _scored_incrementally(self, x: FloatArray, seen: IntArray, log_new: FloatArray) -> Children:
+    def _scored_incrementally(self, records: Records) -> Children:
         width = self.limits.beam_width
         most_sets = np.inf if width is None else 2.0**self.limits.max_subset_enumeration
         capacity = width or FIRST_CAPACITY
         while True:
-            board = (
+            board = Board(
                 np.empty(capacity),
                 np.empty(capacity, dtype=np.int64),
                 np.empty(capacity, dtype=np.int64),
                 np.empty(capacity, dtype=np.uint64),
-                np.zeros((capacity, self.beam.room), dtype=np.uint8),
+                np.zeros((capacity, self.beam.counts.shape[1]), dtype=np.uint8),
                 np.zeros(3, dtype=np.int64),
-            )
-            kernels.expand(
-                x,
-                seen,
-                self.rows.observations.group_start,
-                tuple(self.beam),
-                self.n_placed,
-                self.n_fixed,
-                self.noise_variance,
-                self.factor_variance,
-                log_new,
-                self.most_components,
-                most_sets,
                 self._floors[self.n_placed],
                 width is None,
-                board,
             )
-            scores, parents, n_new, _, codes, tally = board
-            if not tally[kernels.OVERFLOW]:
-                n = tally[kernels.COUNT]
-                return Children(scores[:n], parents[:n], n_new[:n], codes[:n])
+            expand(*records, self.most_components, most_sets, tuple(board))
+            if not board.tally[OVERFLOW]:
+                n = board.tally[COUNT]
+                return Children(
+                    board.scores[:n], board.parents[:n], board.n_new[:n], board.codes[:n]
+                )
             capacity *= 4
 
     def _scored_naively(self, log_new: FloatArray) -> Children:
         scores, parents, n_new, codes = naive_children(
-            [self.assignments(slot) for slot in range(self.beam.size)],
+            [self.assignments(slot) for slot in range(self.n_hypotheses)],
             *self.rows.between(0, self.n_placed + 1),
-            self.rows.observations.group_start,
+            self.rows.observations.layout.group_start,
             self.values,
             self.intercept_std,
             log_new,
@@ -322,9 +292,7 @@ class BeamPass:
         fixed = np.ones((scores.size, self.n_fixed), dtype=np.uint8)
         return Children(scores, parents, n_new, np.hstack([fixed, codes]))
 
-    def _succeed(
-        self, x: FloatArray, seen: IntArray, log_new: FloatArray, children: Children
-    ) -> None:
+    def _succeed(self, records: Records, children: Children) -> None:
         """Make the children, and remember where they come from."""
         n_active = self.beam.n_active[children.parents] + children.n_new
         most = int(n_active.max(initial=1))
@@ -335,21 +303,7 @@ class BeamPass:
         is_new = (place >= (n_active - children.n_new)[:, None]) & (place < n_active[:, None])
         codes[is_new] = 1
         successor = self._next_beam(children.scores.size, most)
-        kernels.make_children(
-            x,
-            seen,
-            self.rows.observations.group_start,
-            tuple(self.beam),
-            self.n_placed,
-            self.n_fixed,
-            self.noise_variance,
-            self.factor_variance,
-            log_new,
-            children.parents,
-            children.n_new,
-            codes,
-            tuple(successor),
-        )
+        make_children(*records, children.parents, children.n_new, codes, tuple(successor))
         self._parents.append(children.parents.astype(np.int32))
         self._codes.append(np.packbits(codes, axis=1))
         self.beam = successor
@@ -358,15 +312,17 @@ class BeamPass:
     def _next_beam(self, size: int, n_components: int) -> Beam:
         """Room for the children: that of their grandparents, if it is enough."""
         room = self._rooms[0]
-        if room.size < size or room.room < n_components:
+        if room.scores.size < size or room.counts.shape[1] < n_components:
             observations = self.rows.observations
-            features = self._rooms[1].room
+            features = self._rooms[1].counts.shape[1]
             if features < n_components:
                 features = int(SPARE_ROOM * n_components) + 1
             width = self.limits.beam_width or size
-            room = Beam.with_room(width, observations.n_groups, features, observations.n_features)
+            room = empty_beam(
+                width, observations.layout.n_groups, features, observations.n_features
+            )
         self._rooms = (self._rooms[1], room)
-        return room.first_of_them(size)
+        return best_of(room, size)
 
     def assignments(self, slot: int) -> CodeArray:
         """Z of a hypothesis, rows as they were placed, without the intercept."""
@@ -394,15 +350,9 @@ class BeamPass:
     def _filled(self, begin: int, end: int) -> CodeArray:
         """Codes of rows that the search did not come to, with the factors as they are known."""
         codes = np.zeros((end - begin, int(self.beam.n_active[0])), dtype=np.uint8)
-        kernels.fill_rows(
-            *self.rows.between(begin, end),
-            self.rows.observations.group_start,
-            tuple(self.beam),
-            self.n_placed,
-            self.n_fixed,
-            self.noise_variance,
-            codes,
-        )
+        group_start = self.rows.observations.layout.group_start
+        rows, observed = self.rows.between(begin, end)
+        fill_rows(rows, observed, group_start, self._model(np.zeros(1)), self.beam, codes)
         return codes[:, self.n_fixed :]
 
 

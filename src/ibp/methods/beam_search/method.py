@@ -19,30 +19,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ibp.data import Observations
-from ibp.methods.base import StepReport
+from ibp.methods.base import SweepRecord, relative_change
 from ibp.methods.beam_search.beam import BeamPass, Limits, Scoring
+from ibp.methods.context import Context, never
+from ibp.methods.state import State
 from ibp.model import (
     FactorPosterior,
     Hyperparameters,
-    Intercept,
-    LearnedIntercept,
-    NoIntercept,
     Statistics,
-    column_multiplicities,
     factor_posterior,
-    log_prior,
 )
-from ibp.model.ibp_prior import harmonic_number
-from ibp.parallel import Workers
+from ibp.model.ibp_prior import LEFT_ORDERED
+from ibp.parallel import ranges
 from ibp.starts.codes_and_factors import CodesAndFactors
-from ibp.stopping import log_unit, relative_change
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -82,38 +77,42 @@ class BeamFit:
     posterior: FactorPosterior
     score: float
 
+    @property
+    def n_fixed(self) -> int:
+        """1 with an intercept, else 0."""
+        return self.statistics.n_components - int(self.assignments.shape[1])
+
+    @property
+    def factor_mean(self) -> FloatArray:
+        """E[A | X, Z], K x D in layout order."""
+        return self.posterior.mean[self.n_fixed :]
+
+    @property
+    def intercept_mean(self) -> FloatArray:
+        """The intercept that is expected, about the centre, in layout order; zeros without one."""
+        if self.n_fixed == 0:
+            return np.zeros(self.posterior.mean.shape[1])
+        return np.asarray(self.posterior.mean[0])
+
+    def factor_std(self, observations: Observations) -> FloatArray:
+        """Standard deviations of A given X and Z, K x D in layout order."""
+        return np.asarray(np.sqrt(self.posterior.variance(observations)[self.n_fixed :]))
+
 
 @dataclass
-class BeamSearchState:
+class BeamSearchState(State):
     """The best Z so far.
 
     Attributes
     ----------
-    observations : Observations
-        X.
-    rng : Generator
-        For random orders of the rows.
-    workers : Workers
-        Threads for sums over X; the search itself has one.
-    intercept_std : float or None
-        Spread of the intercept's prior.
     fit : BeamFit
         The best Z and what follows from it.
     n_passes : int
         Passes so far.
     """
 
-    observations: Observations
-    rng: np.random.Generator
-    workers: Workers
-    intercept_std: float | None
     fit: BeamFit
     n_passes: int = 0
-
-    @property
-    def n_fixed(self) -> int:
-        """1 with an intercept, else 0."""
-        return 0 if self.intercept_std is None else 1
 
     @property
     def assignments(self) -> CodeArray:
@@ -134,24 +133,6 @@ class BeamSearchState:
     def score(self) -> float:
         """Ln P([Z]) + ln p(X | Z), plus the log prior of learned hyperparameters."""
         return self.fit.score
-
-    @property
-    def factor_mean(self) -> FloatArray:
-        """E[A | X, Z], K x D in layout order."""
-        return self.fit.posterior.mean[self.n_fixed :]
-
-    @property
-    def factor_std(self) -> FloatArray:
-        """Standard deviations of A given X and Z, K x D in layout order."""
-        return np.sqrt(self.fit.posterior.variance(self.observations)[self.n_fixed :])
-
-    @property
-    def intercept(self) -> Intercept:
-        """The intercept's posterior about the centre, in layout order."""
-        if self.intercept_std is None:
-            return NoIntercept.of_width(self.observations.n_features)
-        variance = self.fit.posterior.variance(self.observations)[0]
-        return LearnedIntercept(self.fit.posterior.mean[0], variance, self.intercept_std)
 
 
 @dataclass(frozen=True)
@@ -181,8 +162,6 @@ class BeamSearchMethod:
         (columns with one pattern of missing rows), or as in the paper from scratch, in O(N^3).
     start : CodesAndFactors or None
         Z to be beaten; else it is that of no features.
-    n_jobs : int
-        Threads.
     """
 
     hyperparameters: Hyperparameters
@@ -193,27 +172,19 @@ class BeamSearchMethod:
     order: Order = "marginal"
     scoring: Scoring = "incremental"
     start: CodesAndFactors | None = None
-    n_jobs: int = 1
 
     # The best Z is kept, but only the method knows when to give up.
     climbs: ClassVar[bool] = False
 
-    def init(
-        self,
-        observations: Observations,
-        rng: np.random.Generator,
-        should_stop: Callable[[], bool] = lambda: False,
-    ) -> BeamSearchState:
+    def init(self, context: Context) -> BeamSearchState:
         """Begin with the Z to be beaten."""
-        workers = Workers(self.n_jobs)
-        fitting = Fitting(observations, workers, self.intercept_std)
-        known = np.zeros((observations.n_samples, 0), dtype=np.uint8)
+        evaluator = Evaluator(context, self.intercept_std)
+        known = np.zeros((context.observations.n_samples, 0), dtype=np.uint8)
         if self.start is not None:
             known = self._known_assignments(self.start)
         # Without features, all would be noise, and the first pass would find nothing else.
-        begin = fitting.update if known.shape[1] else fitting.evaluate
-        fit = begin(known, self.hyperparameters)
-        return BeamSearchState(observations, rng, workers, self.intercept_std, fit)
+        begin = evaluator.update if known.shape[1] else evaluator.evaluate
+        return BeamSearchState(begin(known, self.hyperparameters))
 
     def _known_assignments(self, start: CodesAndFactors) -> CodeArray:
         assignments = start.assignments
@@ -225,102 +196,111 @@ class BeamSearchMethod:
             )
         return assignments
 
-    def step(self, state: BeamSearchState, should_stop: Callable[[], bool]) -> StepReport:
+    def step(self, context: Context, state: BeamSearchState) -> SweepRecord:
         """One pass over the rows, then the hyperparameters if they are learned.
 
         Told to stop, it gives the rows that are left what suits them of the features found so far.
         """
         before = state.fit
-        found = self.search(state, self.row_order(state), should_stop)
+        found = self.search(context, state, self.row_order(context, state))
         if found is not None:
-            fitting = Fitting(state.observations, state.workers, self.intercept_std)
-            fit = fitting.update(found, before.hyperparameters, should_stop)
+            evaluator = Evaluator(context, self.intercept_std)
+            fit = evaluator.update(found, before.hyperparameters, context.should_stop)
             if fit.score > before.score:
                 state.fit = fit
         state.n_passes += 1
         return self.report(
+            context,
             state,
             n_changed=n_differences(before.assignments, state.assignments),
-            finished=self._finished(state, before.score),
+            finished=self._finished(context.observations, state, before.score),
         )
 
-    def _finished(self, state: BeamSearchState, score_before: float) -> bool:
+    def _finished(
+        self, observations: Observations, state: BeamSearchState, score_before: float
+    ) -> bool:
         if not self.hyperparameters.learned:
             return True
-        unit = state.observations.n_observed * log_unit(state.observations)
+        unit = observations.n_observed * observations.log_unit
         return relative_change(state.score + unit, score_before + unit) < PASS_GAIN
 
     def report(
-        self, state: BeamSearchState, n_changed: int = 0, finished: bool = False
-    ) -> StepReport:
+        self,
+        context: Context,
+        state: BeamSearchState,
+        n_changed: int = 0,
+        finished: bool = False,
+    ) -> SweepRecord:
         """Evaluate a state."""
-        fitting = Fitting(state.observations, state.workers, self.intercept_std)
-        return StepReport(
+        evaluator = Evaluator(context, self.intercept_std)
+        return SweepRecord(
             evidence=state.score,
             n_components=state.n_components,
             n_changed=n_changed,
-            train_log_likelihood=fitting.train_log_likelihood(state.fit),
+            train_log_likelihood=evaluator.train_log_likelihood(state.fit),
             finished=finished,
         )
 
-    def search(
-        self, state: BeamSearchState, order: IntArray, should_stop: Callable[[], bool]
-    ) -> CodeArray | None:
+    def search(self, context: Context, state: BeamSearchState, order: IntArray) -> CodeArray | None:
         """The best Z that a pass finds; None if none beats the one known already."""
         if self.beam_width is not None:
-            return self._pass(state, order, self.beam_width, -np.inf, should_stop)
-        trial = self._pass(state, order, TRIAL_WIDTH, -np.inf, should_stop)
+            return self._pass(context, state, order, self.beam_width, -np.inf)
+        trial = self._pass(context, state, order, TRIAL_WIDTH, -np.inf)
         assert trial is not None
-        fitting = Fitting(state.observations, state.workers, self.intercept_std)
-        fit = fitting.evaluate(trial, state.hyperparameters)
-        known = max(fit.score, state.score) - fitting.log_hyperprior(state.hyperparameters)
-        best = self._pass(state, order, None, known, should_stop)
-        if best is None or fitting.evaluate(best, state.hyperparameters).score < fit.score:
+        evaluator = Evaluator(context, self.intercept_std)
+        fit = evaluator.evaluate(trial, state.hyperparameters)
+        known = max(fit.score, state.score) - evaluator.log_hyperprior(state.hyperparameters)
+        best = self._pass(context, state, order, None, known)
+        if best is None or evaluator.evaluate(best, state.hyperparameters).score < fit.score:
             return trial
         return best
 
     def _pass(
         self,
+        context: Context,
         state: BeamSearchState,
         order: IntArray,
         beam_width: int | None,
         known_score: float,
-        should_stop: Callable[[], bool],
     ) -> CodeArray | None:
         """One search; None if it ends without a hypothesis."""
         search = BeamPass(
-            state.observations,
+            context.observations,
             order,
             state.hyperparameters.values(),
             self.intercept_std,
             Limits(beam_width, self.n_components, self.max_subset_enumeration, self.scoring),
             known_score,
         )
-        while not (search.done or should_stop()):
+        while not (search.done or context.should_stop()):
             search.place_next()
-        return search.completed() if search.beam.size else None
+        return search.completed() if search.n_hypotheses else None
 
-    def row_order(self, state: BeamSearchState) -> IntArray:
+    def row_order(self, context: Context, state: BeamSearchState) -> IntArray:
         """In what order the rows are placed."""
-        observations = state.observations
+        observations = context.observations
         if self.order == "given":
             return np.arange(observations.n_samples)
         if self.order == "random":
-            return state.rng.permutation(observations.n_samples)
+            return context.rng.permutation(observations.n_samples)
         variance = 1.0 / state.hyperparameters.noise_precision.mean
         variance += 0.0 if self.intercept_std is None else self.intercept_std**2
         return np.argsort(empty_log_likelihoods(observations, variance), kind="stable")
 
 
 @dataclass(frozen=True)
-class Fitting:
-    """All that follows from a complete Z."""
+class Evaluator:
+    """Works out all that follows from a complete Z."""
 
-    observations: Observations
-    workers: Workers
+    context: Context
     intercept_std: float | None
 
-    @cached_property
+    @property
+    def observations(self) -> Observations:
+        """X."""
+        return self.context.observations
+
+    @property
     def n_fixed(self) -> int:
         """1 with an intercept, else 0."""
         return 0 if self.intercept_std is None else 1
@@ -336,7 +316,7 @@ class Fitting:
         if statistics is None:
             ones = np.ones((n_samples, self.n_fixed), dtype=np.uint8)
             codes = np.hstack([ones, assignments])
-            statistics = Statistics.from_codes(self.observations, codes, self.workers)
+            statistics = Statistics.from_codes(self.observations, codes, self.context.executor)
         values = hyperparameters.values()
         precision = np.full(self.n_fixed + k, values.factor_precision)
         if self.intercept_std is not None:
@@ -344,13 +324,8 @@ class Fitting:
         posterior = factor_posterior(
             self.observations, statistics, values.noise_precision, precision
         )
-        score = posterior.log_likelihood + log_prior(
-            statistics.counts[self.n_fixed :],
-            n_samples,
-            alpha=values.alpha,
-            prior="lof",
-            multiplicities=column_multiplicities(assignments),
-        )
+        log_prior = LEFT_ORDERED.log_probability(assignments, values.alpha)
+        score = posterior.log_likelihood + log_prior
         score += self.log_hyperprior(hyperparameters)
         return BeamFit(assignments, hyperparameters, statistics, posterior, score)
 
@@ -362,7 +337,7 @@ class Fitting:
         self,
         assignments: CodeArray,
         hyperparameters: Hyperparameters,
-        should_stop: Callable[[], bool] = lambda: False,
+        should_stop: Callable[[], bool] = never,
     ) -> BeamFit:
         """Evaluate Z with learned hyperparameters as they follow from it."""
         fit = self.evaluate(assignments, hyperparameters)
@@ -383,28 +358,27 @@ class Fitting:
 
     def updated_hyperparameters(self, fit: BeamFit) -> Hyperparameters:
         """The conjugate updates given Z and the posterior of the factors."""
-        observations, old = self.observations, fit.hyperparameters
-        n_active = fit.assignments.shape[1]
         factors = fit.posterior.mean[self.n_fixed :]
-        variance = fit.posterior.variance(observations)[self.n_fixed :]
-        squares = float((factors**2).sum() + variance.sum())
-        error = self.squared_error(fit) + self.uncertainty(fit)
-        return Hyperparameters(
-            old.noise_precision.updated(0.5 * observations.n_observed, 0.5 * error),
-            old.factor_precision.updated(0.5 * n_active * observations.n_features, 0.5 * squares),
-            old.alpha.updated(n_active, harmonic_number(observations.n_samples)),
+        variance = fit.posterior.variance(self.observations)[self.n_fixed :]
+        return fit.hyperparameters.updated(
+            self.observations,
+            fit.assignments.shape[1],
+            self.squared_error(fit) + self.uncertainty(fit),
+            float((factors**2).sum() + variance.sum()),
         )
 
     def squared_error(self, fit: BeamFit) -> float:
         """||X - ZE[A]||^2 over the observed entries."""
         mean = fit.posterior.mean
-        explained = fit.statistics.gram_times(self.observations, mean) - 2.0 * fit.statistics.cross
+        explained = (
+            fit.statistics.gram_times(self.observations.layout, mean) - 2.0 * fit.statistics.cross
+        )
         return max(self.observations.sum_of_squares + float((mean * explained).sum()), 0.0)
 
     def uncertainty(self, fit: BeamFit) -> float:
         """E||Z(A - E[A])||^2 over the observed entries."""
         spread = np.einsum("gij,gij->g", fit.statistics.gram, fit.posterior.covariance)
-        return float(np.diff(self.observations.group_start) @ spread)
+        return float(np.diff(self.observations.layout.group_start) @ spread)
 
     def train_log_likelihood(self, fit: BeamFit) -> float:
         """Mean over observed entries of ln N(x; z E[A], noise_std^2)."""
@@ -416,10 +390,9 @@ class Fitting:
 def empty_log_likelihoods(observations: Observations, variance: float) -> FloatArray:
     """Ln N(x_n; 0, variance I) about the centre, over the observed entries of each row."""
     total = np.empty(observations.n_samples)
-    centre = observations.from_layout(observations.centre)
-    for begin in range(0, observations.n_samples, observations.piece_rows):
-        rows = slice(begin, begin + observations.piece_rows)
-        squares = (observations.values[rows].astype(np.float64) - centre) ** 2
+    centre = observations.layout.restore(observations.centre)
+    for rows in ranges(observations.n_samples, observations.piece_rows):
+        squares = (observations.source.rows(rows).astype(np.float64) - centre) ** 2
         n_observed = np.count_nonzero(~np.isnan(squares), axis=1)
         total[rows] = n_observed * np.log(2.0 * np.pi * variance)
         total[rows] += np.nansum(squares, axis=1) / variance

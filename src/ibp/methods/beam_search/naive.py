@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scipy.linalg import cholesky, solve_triangular
 
 from ibp.model.hyperparameters import HyperparameterValues
-from ibp.model.ibp_prior import column_multiplicities, log_prior
+from ibp.model.ibp_prior import LEFT_ORDERED
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -60,13 +60,10 @@ def dense_log_joint(
     intercept_std: float | None,
 ) -> float:
     """The score of a hypothesis: ln P([Z]) + ln p(X | Z) of the rows so far."""
-    return log_prior(
-        assignments.sum(axis=0, dtype=np.int64),
-        len(assignments),
-        alpha=values.alpha,
-        prior="lof",
-        multiplicities=column_multiplicities(assignments),
-    ) + dense_log_likelihood(rows, observed, group_start, assignments, values, intercept_std)
+    log_prior = LEFT_ORDERED.log_probability(assignments, values.alpha)
+    return log_prior + dense_log_likelihood(
+        rows, observed, group_start, assignments, values, intercept_std
+    )
 
 
 def sets_of_features(assignments: CodeArray) -> Iterator[CodeArray]:

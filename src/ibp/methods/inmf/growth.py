@@ -1,20 +1,22 @@
 """A new feature for INMF, guided by what the present ones leave unexplained.
 
-The positive leading direction of the residual X - E[Z] E[A] is sought by a few power iterations,
-and the rows' scores along it are cut in two (`ibp.starts.two_modes`).
+The positive leading direction d of the residual R = X - E[Z] E[A] is sought by a few power
+iterations u = max(R d, 0), d = max(R'u, 0), and the rows' scores R d are cut in two
+(`ibp.starts.two_modes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ibp.data import Observations
-from ibp.parallel import Workers, ranges
+from ibp.methods.context import Context
+from ibp.parallel import ranges
 from ibp.starts.two_modes import thresholds
 
 FloatArray = npt.NDArray[np.float64]
@@ -56,87 +58,70 @@ class Residuals:
     codes: FloatArray
     components: FloatArray
 
-    def __call__(self, rows: slice) -> Residual:
+    def of(self, rows: slice) -> Residual:
         """Those of some rows."""
         codes = self.codes[rows]
         if self.observations.sparse:
             return Residual(self.observations.rows(rows), codes, self.components)
-        values = self.observations.values[rows].astype(np.float64) - codes @ self.components
-        return Residual(np.nan_to_num(values, nan=0.0), codes[:, :0], self.components[:0])
+        block = self.observations.source.rows(rows).astype(np.float64)
+        values = np.nan_to_num(block - codes @ self.components, nan=0.0)
+        return Residual(values, codes[:, :0], self.components[:0])
 
 
-@dataclass
-class DirectionSearch:
-    """Power iterations u = max(R d, 0), d = max(R'u, 0) on the residual R."""
-
-    residual: Residuals
-    workers: Workers
-    direction: FloatArray = field(init=False)
-
-    @property
-    def pieces(self) -> list[slice]:
-        """Pieces of rows."""
-        observations = self.residual.observations
-        return ranges(observations.n_samples, observations.piece_rows)
-
-    def begin(self, weights: FloatArray) -> None:
-        """From weights of the rows."""
-        self._set(lambda rows: self.residual(rows).pulled_by(weights[rows]))
-
-    def advance(self) -> None:
-        """One iteration."""
-
-        def pull(rows: slice) -> FloatArray:
-            residual = self.residual(rows)
-            return residual.pulled_by(np.maximum(residual.scores(self.direction), 0.0))
-
-        self._set(pull)
-
-    def scores(self) -> FloatArray:
-        """R d of all rows."""
-        parts = self.workers.map(
-            lambda rows: self.residual(rows).scores(self.direction), self.pieces
-        )
-        return np.concatenate(list(parts))
-
-    def _set(self, pull: Callable[[slice], FloatArray]) -> None:
-        total = np.zeros(self.residual.observations.n_features)
-        for part in self.workers.map(pull, self.pieces):
-            total += part
-        positive = np.maximum(total, 0.0)
-        largest = positive.max(initial=0.0)
-        # Of unit length, by way of its largest entry so that no square overflows.
-        positive /= largest if largest > 0.0 else 1.0
-        self.direction = positive / max(float(np.linalg.norm(positive)), 1.0)
+# Work on pieces of rows: the residuals, and weights of all rows or a direction, are the task.
 
 
-def new_feature(
-    observations: Observations,
-    codes: FloatArray,
-    mean: FloatArray,
-    tries: int,
-    rng: np.random.Generator,
-    workers: Workers,
-    should_stop: Callable[[], bool],
-) -> FloatArray:
+def pull_by_weights(task: tuple[Residuals, FloatArray], rows: slice) -> FloatArray:
+    """R'u of some rows for weights u."""
+    residuals, weights = task
+    return residuals.of(rows).pulled_by(weights[rows])
+
+
+def pull_by_scores(task: tuple[Residuals, FloatArray], rows: slice) -> FloatArray:
+    """R'u of some rows for u = max(R d, 0)."""
+    residuals, direction = task
+    residual = residuals.of(rows)
+    return residual.pulled_by(np.maximum(residual.scores(direction), 0.0))
+
+
+def scores_of_rows(task: tuple[Residuals, FloatArray], rows: slice) -> FloatArray:
+    """R d of some rows."""
+    residuals, direction = task
+    return residuals.of(rows).scores(direction)
+
+
+def positive_direction(parts: Iterable[FloatArray], n_features: int) -> FloatArray:
+    """The positive part of a sum, of unit length."""
+    total = np.zeros(n_features)
+    for part in parts:
+        total += part
+    positive = np.maximum(total, 0.0)
+    largest = positive.max(initial=0.0)
+    # By way of its largest entry so that no square overflows.
+    positive /= largest if largest > 0.0 else 1.0
+    return np.asarray(positive / max(float(np.linalg.norm(positive)), 1.0))
+
+
+def new_feature(context: Context, codes: FloatArray, mean: FloatArray, tries: int) -> FloatArray:
     """Probabilities of a feature that explains some of the residual X - codes mean, N of them.
 
     ``mean`` is in layout order. The first try looks for the residual's leading positive direction,
     later ones begin at a random row and stay near it; told to stop, they look no further.
     """
-    search = DirectionSearch(
-        Residuals(observations, codes, observations.from_layout(mean)), workers
-    )
-    n = observations.n_samples
-    weights = rng.random(n)
+    observations, run = context.observations, context.executor.map
+    n, d = observations.n_samples, observations.n_features
+    pieces = ranges(n, observations.piece_rows)
+    residuals = Residuals(observations, codes, observations.layout.restore(mean))
+    weights = context.rng.random(n)
     if tries:
-        weights = np.eye(1, n, int(rng.integers(n)))[0]
-    search.begin(weights)
+        weights = np.eye(1, n, int(context.rng.integers(n)))[0]
+    direction = positive_direction(run(pull_by_weights, (residuals, weights), pieces), d)
     for _ in range(LATER_DIRECTION_PASSES if tries else DIRECTION_PASSES):
-        if should_stop():
+        if context.should_stop():
             break
-        search.advance()
-    return cut_scores(search.scores())
+        direction = positive_direction(run(pull_by_scores, (residuals, direction), pieces), d)
+    scores = run(scores_of_rows, (residuals, direction), pieces)
+    return cut_scores(np.concatenate(list(scores)))
 
 
 def cut_scores(scores: FloatArray) -> FloatArray:

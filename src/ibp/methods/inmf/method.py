@@ -38,29 +38,28 @@ the rows' scores along it are cut in two (`ibp.starts.two_modes`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ibp.data import Observations
-from ibp.kernels.nonnegative_sites import update_sites
-from ibp.methods.base import StepReport
-from ibp.methods.inmf.growth import new_feature
-from ibp.methods.inmf.rows import CovarianceForms, FrozenINMF
-from ibp.methods.inmf.solution import (
-    Solution,
+from ibp.data import Layout, Observations
+from ibp.kernels.nonnegative_sites import Posterior, Settings, Sites, update_sites
+from ibp.methods.base import SweepRecord
+from ibp.methods.context import Context, never
+from ibp.methods.inmf.candidate import (
+    Candidate,
     code_entropy,
     objective,
     updated_hyperparameters,
 )
-from ibp.methods.row_forms import SharedPatterns
+from ibp.methods.inmf.growth import new_feature
+from ibp.methods.inmf.rows import FrozenINMF, RowTask, covariance_forms, update_rows
+from ibp.methods.state import State
 from ibp.model import Hyperparameters, Statistics
-from ibp.parallel import Workers, ranges
+from ibp.parallel import map_until, ranges
 from ibp.starts.codes_and_factors import CodesAndFactors
-from ibp.stopping import log_unit
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -75,52 +74,78 @@ FIRST_SITE_PASSES, SITE_PASSES = 4, 1
 
 
 @dataclass
-class INMFState:
+class INMFState(State):
     """What is being tried, and the best that came to rest.
 
     Attributes
     ----------
-    current : Solution
+    current : Candidate
         What the sweeps improve.
-    best : Solution or None
+    best : Candidate or None
         Of those that have come to rest, the one of highest L.
-    patterns : SharedPatterns
-        Which rows share a quadratic form.
     sweeps : int
         With the present number of features.
     tries : int
-        Features added in vain to the best solution.
+        Features added in vain to the best candidate.
     finished : bool
         Whether nothing more will be tried.
     """
 
-    observations: Observations
-    rng: np.random.Generator
-    workers: Workers
-    patterns: SharedPatterns
-    current: Solution
-    best: Solution | None = None
+    current: Candidate
+    best: Candidate | None = None
     sweeps: int = 0
     tries: int = 0
     finished: bool = False
 
     @property
-    def solution(self) -> Solution:
-        """The best known: what the model is if the method stops now."""
+    def best_known(self) -> Candidate:
+        """What the model is if the method stops now."""
         if self.best is None or self.current.objective > self.best.objective:
             return self.current
         return self.best
 
-    def frozen(self) -> FrozenINMF:
+    def frozen(self, layout: Layout) -> FrozenINMF:
         """The best known model, for new rows."""
-        solution = self.solution
-        place = np.argsort(self.observations.column_order)
+        candidate = self.best_known
         return FrozenINMF(
-            self.observations.from_layout(solution.mean),
-            np.ascontiguousarray(solution.covariance[place]),
-            solution.sticks.log_odds(),
-            solution.hyperparameters.noise_precision.mean,
+            layout.restore(candidate.mean),
+            np.ascontiguousarray(candidate.covariance[layout.position_of_column]),
+            candidate.sticks.log_odds(),
+            candidate.hyperparameters.noise_precision.mean,
         )
+
+
+class SiteTask(NamedTuple):
+    """What the updates of columns read.
+
+    Attributes
+    ----------
+    second_moments : ndarray of shape (G, K, K)
+        E[Z'Z] of each column group.
+    cross : ndarray of shape (K, D)
+        E[Z]'X.
+    group : ndarray of shape (D,)
+        The group of each column.
+    settings : Settings
+        What all columns have in common.
+    site_precision, site_linear : ndarray of shape (D, K)
+        The sites before the update.
+    """
+
+    second_moments: FloatArray
+    cross: FloatArray
+    group: npt.NDArray[np.int64]
+    settings: Settings
+    site_precision: FloatArray
+    site_linear: FloatArray
+
+
+def update_columns(task: SiteTask, columns: slice) -> tuple[Sites, Posterior]:
+    """New sites of some columns, and what they make of q(A)."""
+    sites = Sites(task.site_precision[columns].copy(), task.site_linear[columns].copy())
+    cross = np.ascontiguousarray(task.cross[:, columns])
+    posterior = update_sites(task.second_moments, cross, task.group[columns], task.settings, sites)
+    return sites, posterior
 
 
 @dataclass(frozen=True)
@@ -152,8 +177,6 @@ class INMFMethod:
     n_tries : int
         A feature is added so many times in vain, each time another one, before the method ends; 0
         to keep the number of features of the start.
-    n_jobs : int
-        Threads; they do not change the result.
     """
 
     hyperparameters: Hyperparameters
@@ -164,54 +187,47 @@ class INMFMethod:
     tol: float = 1e-5
     max_sweeps: int = 100
     n_tries: int = 2
-    n_jobs: int = 1
 
     # EP is no ascent.
     climbs: ClassVar[bool] = False
 
-    def init(
-        self,
-        observations: Observations,
-        rng: np.random.Generator,
-        should_stop: Callable[[], bool] = lambda: False,
-    ) -> INMFState:
+    def init(self, context: Context) -> INMFState:
         """One feature along the leading direction of X, or a given start."""
+        observations = context.observations
         self._check(observations)
-        workers = Workers(self.n_jobs)
         codes = np.empty((observations.n_samples, 0))
         if self.start is not None:
             codes = np.clip(np.asarray(self.start.codes, dtype=np.float64), DOUBT, 1.0 - DOUBT)
         if codes.shape[1] == 0:
             nothing = np.empty((0, observations.n_features))
-            codes = new_feature(observations, codes, nothing, 0, rng, workers, should_stop)[:, None]
+            codes = new_feature(context, codes, nothing, 0)[:, None]
         # q(A) is needed whatever the clock says.
-        solution = self._solution(observations, codes, self.hyperparameters, workers, lambda: False)
-        patterns = SharedPatterns.of(observations)
-        return INMFState(observations, rng, workers, patterns, solution)
+        unhurried = replace(context, should_stop=never)
+        return INMFState(self._candidate(unhurried, codes, self.hyperparameters))
 
-    def step(self, state: INMFState, should_stop: Callable[[], bool] = lambda: False) -> StepReport:
+    def step(self, context: Context, state: INMFState) -> SweepRecord:
         """One sweep, after which a feature may be added; told to stop, the sweep is given up."""
         if state.finished:
-            return self.report(state)
+            return self.report(context, state)
         before = state.current
-        after = self._swept(state, should_stop)
+        after = self._swept(context, before)
         if after is None:
-            return self.report(state)
+            return self.report(context, state)
         state.current = after
         state.sweeps += 1
-        report = self.report(state, n_changed(before.probabilities, after.probabilities))
-        if self._at_rest(state, before.objective):
-            self._grow(state, should_stop)
+        report = self.report(context, state, n_changed(before.probabilities, after.probabilities))
+        if self._at_rest(context.observations, state, before.objective):
+            self._grow(context, state)
         return replace(report, finished=state.finished)
 
-    def report(self, state: INMFState, n_changed: int = 0) -> StepReport:
-        """Evaluate the best known solution."""
-        solution, observations = state.solution, state.observations
-        precision = solution.hyperparameters.noise_precision.mean
-        error = solution.squared_error(observations) / max(observations.n_observed, 1)
-        return StepReport(
-            evidence=solution.objective,
-            n_components=solution.n_components,
+    def report(self, context: Context, state: INMFState, n_changed: int = 0) -> SweepRecord:
+        """Evaluate the best known candidate."""
+        candidate, observations = state.best_known, context.observations
+        precision = candidate.hyperparameters.noise_precision.mean
+        error = candidate.squared_error(observations) / max(observations.n_observed, 1)
+        return SweepRecord(
+            evidence=candidate.objective,
+            n_components=candidate.n_components,
             n_changed=n_changed,
             train_log_likelihood=0.5 * float(np.log(precision / (2.0 * np.pi)))
             - 0.5 * precision * error,
@@ -228,60 +244,66 @@ class INMFMethod:
 
     # Sweeps
 
-    def _swept(self, state: INMFState, should_stop: Callable[[], bool]) -> Solution | None:
-        """The solution after a sweep, None if it was told to stop."""
-        observations, workers, old = state.observations, state.workers, state.current
+    def _swept(self, context: Context, old: Candidate) -> Candidate | None:
+        """The candidate after a sweep, None if it was told to stop."""
+        observations = context.observations
         hyperparameters = updated_hyperparameters(observations, old)
-        forms = CovarianceForms(
+        noise_precision = hyperparameters.noise_precision.mean
+        task = RowTask(
             observations,
-            state.patterns,
-            old.mean,
-            old.covariance,
-            hyperparameters.noise_precision.mean,
+            observations.layout.restore(old.mean).astype(observations.dtype),
+            covariance_forms(observations, old.mean, old.covariance, noise_precision),
+            old.sticks.log_odds(),
+            old.probabilities,
         )
-        probabilities = old.probabilities.copy()
-        entropy = np.zeros(observations.n_samples)
-        log_odds = old.sticks.log_odds()
-        if not forms.update(probabilities, log_odds, entropy, workers, should_stop):
+        pieces = ranges(observations.n_samples, observations.piece_rows)
+        probabilities = np.empty_like(old.probabilities)
+        entropy, n_done = np.empty(observations.n_samples), 0
+        for rows, found in map_until(
+            context.should_stop, context.executor, update_rows, task, pieces
+        ):
+            probabilities[rows], entropy[rows] = found
+            n_done += 1
+        if n_done < len(pieces):
             return None
         kept = probabilities.sum(axis=0) >= LEAST_COUNT
         dropped = probabilities[:, ~kept]
         probabilities = np.ascontiguousarray(probabilities[:, kept])
-        new = Solution(
+        d, k = observations.n_features, int(kept.sum())
+        new = Candidate(
             probabilities,
             float(entropy.sum()) - code_entropy(dropped),
-            Statistics.from_codes(observations, probabilities, workers),
-            np.empty((int(kept.sum()), observations.n_features)),
-            np.empty((observations.n_features, int(kept.sum()), int(kept.sum()))),
+            Statistics.from_codes(observations, probabilities, context.executor),
+            np.empty((k, d)),
+            np.empty((d, k, k)),
             np.ascontiguousarray(old.site_precision[:, kept]),
             np.ascontiguousarray(old.site_linear[:, kept]),
-            np.empty(observations.n_features),
+            np.empty(d),
             hyperparameters,
         )
-        if not self._update_factors(observations, new, SITE_PASSES, workers, should_stop):
+        if not self._update_factors(context, new, SITE_PASSES):
             return None
         new.objective = objective(observations, new)
         return new
 
-    def _solution(
+    def _candidate(
         self,
-        observations: Observations,
+        context: Context,
         probabilities: FloatArray,
         hyperparameters: Hyperparameters,
-        workers: Workers,
-        should_stop: Callable[[], bool],
         sites: tuple[FloatArray, FloatArray] | None = None,
-    ) -> Solution:
+    ) -> Candidate:
         """The q(A) that belongs to probabilities; the sites of its first features may be known.
 
         Told to stop, the objective stays at minus infinity, and the factors at the prior's mean.
         """
+        observations = context.observations
         d, k = observations.n_features, probabilities.shape[1]
         precision = hyperparameters.factor_precision.mean
-        solution = Solution(
+        candidate = Candidate(
             probabilities,
             code_entropy(probabilities),
-            Statistics.from_codes(observations, probabilities, workers),
+            Statistics.from_codes(observations, probabilities, context.executor),
             np.full((k, d), np.sqrt(2.0 / (np.pi * precision))),
             np.tile(np.eye(k) * (1.0 - 2.0 / np.pi) / precision, (d, 1, 1)),
             np.full((d, k), precision),
@@ -291,107 +313,76 @@ class INMFMethod:
         )
         if sites is not None:
             known = sites[0].shape[1]
-            solution.site_precision[:, :known], solution.site_linear[:, :known] = sites
-        if self._update_factors(observations, solution, FIRST_SITE_PASSES, workers, should_stop):
-            solution.objective = objective(observations, solution)
-        return solution
+            candidate.site_precision[:, :known], candidate.site_linear[:, :known] = sites
+        if self._update_factors(context, candidate, FIRST_SITE_PASSES):
+            candidate.objective = objective(observations, candidate)
+        return candidate
 
-    def _update_factors(
-        self,
-        observations: Observations,
-        solution: Solution,
-        n_passes: int,
-        workers: Workers,
-        should_stop: Callable[[], bool],
-    ) -> bool:
+    def _update_factors(self, context: Context, candidate: Candidate, n_passes: int) -> bool:
         """Passes of EP over all columns, in place; False if it was told to stop."""
-        moments = solution.second_moments()
-        group = observations.group_of_position
-        hyperparameters = solution.hyperparameters
-        damping = 1.0 - self.power if self.damping is None else self.damping
-
-        def update_piece(columns: slice) -> bool:
-            if should_stop():
-                return False
-            update_sites(
-                moments,
-                solution.statistics.cross,
-                group,
-                hyperparameters.noise_precision.mean,
-                hyperparameters.factor_precision.mean,
-                self.power,
-                damping,
-                n_passes,
-                solution.site_precision,
-                solution.site_linear,
-                solution.mean,
-                solution.covariance,
-                solution.log_partition,
-                columns.start,
-                columns.stop,
-            )
-            return True
-
-        return all(list(workers.map(update_piece, ranges(observations.n_features, PIECE_COLUMNS))))
+        layout, hyperparameters = context.observations.layout, candidate.hyperparameters
+        settings = Settings(
+            hyperparameters.noise_precision.mean,
+            hyperparameters.factor_precision.mean,
+            self.power,
+            1.0 - self.power if self.damping is None else float(self.damping),
+            n_passes,
+        )
+        task = SiteTask(
+            candidate.second_moments(),
+            candidate.statistics.cross,
+            layout.group_of_position,
+            settings,
+            candidate.site_precision,
+            candidate.site_linear,
+        )
+        pieces = ranges(layout.n_features, PIECE_COLUMNS)
+        n_done = 0
+        for columns, (sites, posterior) in map_until(
+            context.should_stop, context.executor, update_columns, task, pieces
+        ):
+            candidate.site_precision[columns] = sites.precision
+            candidate.site_linear[columns] = sites.linear
+            candidate.mean[:, columns] = posterior.mean
+            candidate.covariance[columns] = posterior.covariance
+            candidate.log_partition[columns] = posterior.log_partition
+            n_done += 1
+        return n_done == len(pieces)
 
     # Growth
 
-    def _resolution(self, state: INMFState) -> float:
+    def _resolution(self, observations: Observations, state: INMFState) -> float:
         """How well L is known at rest: tol of its size in units in which X has mean square one."""
-        observations = state.observations
-        size = abs(state.current.objective + observations.n_observed * log_unit(observations))
+        size = abs(state.current.objective + observations.n_observed * observations.log_unit)
         return self.tol * max(size, 1.0)
 
-    def _at_rest(self, state: INMFState, before: float) -> bool:
+    def _at_rest(self, observations: Observations, state: INMFState, before: float) -> bool:
         """Whether the last sweep hardly changed L."""
         change = abs(state.current.objective - before)
-        return state.sweeps >= self.max_sweeps or change <= self._resolution(state)
+        return state.sweeps >= self.max_sweeps or change <= self._resolution(observations, state)
 
-    def _grow(self, state: INMFState, should_stop: Callable[[], bool]) -> None:
-        """Judge the solution that has come to rest, and add a feature to the best or finish."""
-        current, best = state.current, state.best
+    def _grow(self, context: Context, state: INMFState) -> None:
+        """Judge the candidate that has come to rest, and add a feature to the best or finish."""
+        current, best, observations = state.current, state.best, context.observations
         # A gain too small to be sure of is taken, but it does not earn another try.
-        clearly = best is None or current.objective > best.objective + self._resolution(state)
+        resolution = self._resolution(observations, state)
+        clearly = best is None or current.objective > best.objective + resolution
         state.tries = 0 if clearly else state.tries + 1
-        best = state.best = state.current = state.solution
-        bound = state.observations.n_samples
+        best = state.best = state.current = state.best_known
+        bound = observations.n_samples
         if self.n_components is not None:
             bound = min(bound, self.n_components)
         if state.tries >= self.n_tries or best.n_components >= bound:
             state.finished = True
             return
-        state.current = self._grown(
-            state.observations, best, state.tries, state.rng, state.workers, should_stop
+        new = new_feature(context, best.probabilities, best.mean, state.tries)
+        state.current = self._candidate(
+            context,
+            np.column_stack([best.probabilities, new]),
+            best.hyperparameters,
+            (best.site_precision, best.site_linear),
         )
         state.sweeps = 0
-
-    def _grown(
-        self,
-        observations: Observations,
-        solution: Solution,
-        tries: int,
-        rng: np.random.Generator,
-        workers: Workers,
-        should_stop: Callable[[], bool],
-    ) -> Solution:
-        """A solution with one more feature, made from the residual."""
-        new = new_feature(
-            observations,
-            solution.probabilities,
-            solution.mean,
-            tries,
-            rng,
-            workers,
-            should_stop,
-        )
-        return self._solution(
-            observations,
-            np.column_stack([solution.probabilities, new]),
-            solution.hyperparameters,
-            workers,
-            should_stop,
-            (solution.site_precision, solution.site_linear),
-        )
 
 
 def n_changed(before: FloatArray, after: FloatArray) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +12,12 @@ from scipy.special import expit
 
 from ibp.blas import single_threaded_blas
 from ibp.data import Observations
+from ibp.kernels import inmf_rows
 from ibp.kernels.cancellation import LEAST_LEFT
-from ibp.kernels.inmf_rows import update_rows
-from ibp.methods.row_forms import SharedPatterns, own_missing
-from ibp.parallel import Workers, ranges
+from ibp.kernels.inmf_rows import CovarianceForms
+from ibp.methods.context import never
+from ibp.methods.row_forms import gaps_of
+from ibp.parallel import Executor, map_until, ranges
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -24,76 +26,72 @@ AT_REST = 1e-6
 MAX_ROW_PASSES = 200
 
 
-class CovarianceForms:
+class RowTask(NamedTuple):
+    """What the updates of rows read.
+
+    Attributes
+    ----------
+    observations : Observations
+        The data.
+    components : ndarray of shape (K, D)
+        E[A] in the user's column order and X's precision, to multiply X by.
+    forms : CovarianceForms
+        The quadratic forms.
+    log_odds : ndarray of shape (K,)
+        From the sticks.
+    probabilities : ndarray of shape (N, K)
+        e before the update.
+    tolerance, max_passes
+        A row is updated until no probability moves by more in a pass, or for so many passes.
+    """
+
+    observations: Observations
+    components: npt.NDArray[np.floating]
+    forms: CovarianceForms
+    log_odds: FloatArray
+    probabilities: FloatArray
+    tolerance: float = 0.0
+    max_passes: int = 1
+
+
+def update_rows(task: RowTask, rows: slice) -> tuple[FloatArray, FloatArray]:
+    """New probabilities and entropies of some rows."""
+    probabilities = task.probabilities[rows].copy()
+    products = task.observations.rows(rows) @ task.components.T
+    entropy = inmf_rows.update_rows(
+        np.asarray(products, dtype=np.float64),
+        task.log_odds,
+        task.forms,
+        gaps_of(task.observations, rows),
+        task.tolerance,
+        task.max_passes,
+        probabilities,
+    )
+    return probabilities, entropy
+
+
+def covariance_forms(
+    observations: Observations, mean: FloatArray, covariance: FloatArray, noise_precision: float
+) -> CovarianceForms:
     """The quadratic forms W of rows under one q(A), its columns in layout order."""
+    mean_by_column = np.ascontiguousarray(mean.T)
 
-    def __init__(
-        self,
-        observations: Observations,
-        patterns: SharedPatterns,
-        mean: FloatArray,
-        covariance: FloatArray,
-        noise_precision: float,
-    ) -> None:
-        self.observations = observations
-        self.patterns = patterns
-        self.noise_precision = noise_precision
-        self.covariance = covariance
-        self.mean_by_column = np.ascontiguousarray(mean.T)
-        self.components = observations.from_layout(mean).astype(observations.dtype)
-        n_features = observations.n_features
-        whole = self._sum(slice(None))
-        forms = [whole]
-        for missing in patterns.missing[1:]:
-            left = whole - self._sum(missing)
-            enough = (np.diagonal(left) >= LEAST_LEFT * np.diagonal(whole)).all()
-            if 2 * missing.size > n_features or not enough:
-                left = self._sum(np.setdiff1d(np.arange(n_features), missing))
-            forms.append(left)
-        self.quadratic = np.stack(forms)
-
-    def _sum(self, columns: Any) -> FloatArray:
+    def weighted_sum(columns: Any) -> FloatArray:
         """E[tau_X] times the sum of E[a a'] over some columns."""
-        mean = self.mean_by_column[columns]
-        second_moment = self.covariance[columns].sum(axis=0) + mean.T @ mean
-        return np.asarray(self.noise_precision * second_moment)
+        part = mean_by_column[columns]
+        second_moment = covariance[columns].sum(axis=0) + part.T @ part
+        return np.asarray(noise_precision * second_moment)
 
-    def update(
-        self,
-        probabilities: FloatArray,
-        log_odds: FloatArray,
-        entropy: FloatArray,
-        workers: Workers,
-        should_stop: Callable[[], bool],
-        tolerance: float = 0.0,
-        max_passes: int = 1,
-    ) -> bool:
-        """Passes over all rows, in place; False if it was told to stop before the last."""
-        observations = self.observations
-
-        def update_piece(rows: slice) -> bool:
-            if should_stop():
-                return False
-            form_of_row = self.patterns.forms_of(observations.row_pattern[rows])
-            products = observations.rows(rows) @ self.components.T
-            update_rows(
-                np.asarray(products, dtype=np.float64),
-                log_odds,
-                self.noise_precision,
-                form_of_row,
-                self.quadratic,
-                *own_missing(observations, rows, form_of_row),
-                self.mean_by_column,
-                self.covariance,
-                tolerance,
-                max_passes,
-                probabilities[rows],
-                entropy[rows],
-            )
-            return True
-
-        pieces = ranges(observations.n_samples, observations.piece_rows)
-        return all(list(workers.map(update_piece, pieces)))
+    n_features = observations.n_features
+    whole = weighted_sum(slice(None))
+    forms = [whole]
+    for missing in observations.shared_patterns.missing[1:]:
+        left = whole - weighted_sum(missing)
+        enough = (np.diagonal(left) >= LEAST_LEFT * np.diagonal(whole)).all()
+        if 2 * missing.size > n_features or not enough:
+            left = weighted_sum(np.setdiff1d(np.arange(n_features), missing))
+        forms.append(left)
+    return CovarianceForms(noise_precision, np.stack(forms), mean_by_column, covariance)
 
 
 @dataclass(frozen=True)
@@ -120,31 +118,33 @@ class FrozenINMF:
     def assign(
         self,
         observations: Observations,
-        workers: Workers,
+        executor: Executor,
         *,
-        should_stop: Callable[[], bool] = lambda: False,
+        should_stop: Callable[[], bool] = never,
     ) -> FloatArray:
         """Probabilities, shape (rows, K); told to stop, the prior's for the remaining rows.
 
         Each row starts from the prior's and is updated until it is at rest, so that the answer
         depends on the row alone.
         """
+        layout = observations.layout
         probabilities = np.tile(expit(self.log_odds), (observations.n_samples, 1))
+        pieces = ranges(observations.n_samples, observations.piece_rows)
         with single_threaded_blas():
-            forms = CovarianceForms(
+            task = RowTask(
                 observations,
-                SharedPatterns.of(observations),
-                observations.to_layout(self.mean),
-                np.ascontiguousarray(self.covariance[observations.column_order]),
-                self.noise_precision,
-            )
-            forms.update(
-                probabilities,
+                np.ascontiguousarray(self.mean, dtype=observations.dtype),
+                covariance_forms(
+                    observations,
+                    layout.arrange(self.mean),
+                    np.ascontiguousarray(self.covariance[layout.column_order]),
+                    self.noise_precision,
+                ),
                 self.log_odds,
-                np.empty(observations.n_samples),
-                workers,
-                should_stop,
+                probabilities,
                 AT_REST,
                 MAX_ROW_PASSES,
             )
+            for rows, found in map_until(should_stop, executor, update_rows, task, pieces):
+                probabilities[rows] = found[0]
         return probabilities

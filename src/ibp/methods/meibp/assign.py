@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +17,12 @@ import numpy.typing as npt
 from ibp.blas import single_threaded_blas
 from ibp.data import Observations
 from ibp.kernels.block_rows import improve_rows
-from ibp.methods.row_forms import SearchForms, SharedPatterns, own_missing
-from ibp.parallel import Workers, ranges
+from ibp.kernels.records import Outcome
+from ibp.methods.row_forms import SearchForms
+from ibp.parallel import Executor, ranges
 from ibp.submodular import OPTIMIZERS
+from ibp.submodular.maximize import DOUBLE_GREEDIES
+from ibp.submodular.records import Search
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -40,7 +44,7 @@ class FrozenModel:
     def assign(
         self,
         observations: Observations,
-        workers: Workers,
+        executor: Executor,
         *,
         with_losses: bool = False,
         should_stop: Callable[[], bool] = lambda: False,
@@ -55,51 +59,70 @@ class FrozenModel:
         losses = np.zeros((n_rows if with_losses else 0, n_components))
         if n_components == 0 or n_rows == 0:
             return chosen, losses
-        log_odds = np.log(self.counts) - np.log(self.n_samples + 1.0 - self.counts)
-        uniforms = np.empty((1, 0))
-        if self.optimizer == "randomized_double_greedy":
+        uniforms = None
+        if self.optimizer in DOUBLE_GREEDIES:
+            randomized = self.optimizer == "randomized_double_greedy"
             # The same draws for every row.
-            uniforms = np.random.default_rng(0).random((1, n_components))
-        to_layout = observations.to_layout
+            uniforms = np.random.default_rng(0).random((1, n_components * randomized))
+        search = Search(OPTIMIZERS[self.optimizer], self.node_budget, self.thorough, self.thorough)
+        arrange = observations.layout.arrange
         with single_threaded_blas():
             forms = SearchForms(
                 observations,
-                SharedPatterns.of(observations),
-                to_layout(self.mean),
-                to_layout(self.variance),
-                to_layout(self.offset) - observations.centre,
+                arrange(self.mean),
+                arrange(self.variance),
+                arrange(self.offset) - observations.centre,
                 self.noise_std**-2.0,
             )
             # All that the rows may need is made before threads share it.
             forms.make_all(np.arange(-1 if not observations.complete else 0, forms.made.size))
-
-            def assign_piece(rows: slice) -> None:
-                if should_stop():
-                    return
-                block = observations.rows(rows)
-                form_of_row = forms.patterns.forms_of(observations.row_pattern[rows])
-                n = rows.stop - rows.start
-                improve_rows(
-                    np.asarray(block @ forms.components.T),
-                    log_odds,
-                    forms.noise_precision,
-                    form_of_row,
-                    forms.quadratic,
-                    forms.constant,
-                    forms.needed,
-                    forms.prepared,
-                    *own_missing(observations, rows, form_of_row),
-                    *forms.by_column,
-                    OPTIMIZERS[self.optimizer],
-                    self.node_budget,
-                    self.thorough,
-                    uniforms,
-                    chosen[rows],
-                    np.zeros(n, dtype=np.uint8),
-                    np.empty(n),
-                    np.empty(n, dtype=bool),
-                    losses[rows] if with_losses else losses,
-                )
-
-            workers.each(assign_piece, ranges(n_rows, observations.piece_rows))
+            task = AssignmentTask(
+                forms,
+                np.log(self.counts) - np.log(self.n_samples + 1.0 - self.counts),
+                search,
+                uniforms,
+                with_losses,
+                should_stop,
+            )
+            pieces = ranges(n_rows, observations.piece_rows)
+            for rows, (bits, lost) in zip(
+                pieces, executor.map(assign_piece, task, pieces), strict=True
+            ):
+                chosen[rows] = bits
+                if with_losses:
+                    losses[rows] = lost
         return chosen, losses
+
+
+class AssignmentTask(NamedTuple):
+    """What the rows are placed with; nothing of it changes."""
+
+    forms: SearchForms
+    log_odds: FloatArray
+    search: Search
+    uniforms: FloatArray | None
+    with_losses: bool
+    should_stop: Callable[[], bool]
+
+
+def assign_piece(task: AssignmentTask, rows: slice) -> tuple[npt.NDArray[np.uint8], FloatArray]:
+    """Assignments of some rows, and what they lose by a flip of each bit if that is asked for."""
+    forms, observations = task.forms, task.forms.observations
+    n, k = rows.stop - rows.start, task.log_odds.size
+    chosen = np.zeros((n, k), dtype=np.uint8)
+    losses = np.zeros((n if task.with_losses else 0, k))
+    if task.should_stop():
+        return chosen, losses
+    form_of_row = forms.patterns.forms_of(observations.row_pattern[rows])
+    improve_rows(
+        np.asarray(observations.rows(rows) @ forms.components.T),
+        task.log_odds,
+        forms.record(),
+        form_of_row,
+        forms.gaps(rows, form_of_row),
+        task.search,
+        task.uniforms,
+        chosen,
+        Outcome(np.zeros(n, dtype=np.uint8), np.empty(n), np.empty(n, dtype=bool), losses),
+    )
+    return chosen, losses

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ibp.data import all_rows
+from ibp.methods.context import Context
 from ibp.methods.meibp.assign import FrozenModel
 from ibp.methods.meibp.random_start import RandomStart
-from ibp.methods.meibp.start import Start, StartingPoint, Task
+from ibp.methods.meibp.start import Start, StartingPoint
 from ibp.methods.meibp.state import MEIBPState
 from ibp.model import Factors
 from ibp.starts.spectral import SpectralCodes, spectral_codes
@@ -41,24 +44,22 @@ class CodesStart:
         """Features to start with."""
         return int(self.assignments.shape[1])
 
-    def draw(self, task: Task) -> StartingPoint:
+    def draw(self, method: Any, context: Context) -> StartingPoint:
         """A starting point."""
-        method, observations = task.method, task.observations
+        observations = context.observations
         k, d = self.assignments.shape[1], observations.n_features
         state = MEIBPState.from_parts(
-            observations,
-            self.assignments,
+            context,
+            self.assignments.copy(),  # the state changes it, and the next restart begins here too
             Factors.from_parameters(np.zeros((k, d)), method.hyperparameters.factor_std),
             method.initial_intercept(observations),
             method.hyperparameters,
-            task.rng,
-            task.workers,
         )
         for _ in range(SETTLING_UPDATES):
-            if task.should_stop():
+            if context.should_stop():
                 break
-            state.refresh()
-            method.learn(state)
+            state.refresh(context)
+            method.learn(context, state)
         return point_of(state)
 
 
@@ -89,16 +90,16 @@ class SampledStart(ABC):
         """Features to start with at most."""
         return self.n_components or min(MOST_COMPONENTS, n_samples)
 
-    def draw(self, task: Task) -> StartingPoint:
+    def draw(self, method: Any, context: Context) -> StartingPoint:
         """A starting point."""
-        observations = task.observations
+        observations = context.observations
         most = self.most_components(observations.n_samples)
-        rows = sample_rows(observations.n_samples, most, task.rng)
+        rows = sample_rows(observations.n_samples, most, context.rng)
         sample = observations if rows is None else observations.take(rows)
-        trial = Trial(replace(task, observations=sample))
+        trial = Trial(method, replace(context, observations=sample))
         self.compete(trial, min(most, sample.n_samples))
         assert trial.best is not None
-        return point_of(trial.best) if rows is None else extended(trial.best, task)
+        return point_of(trial.best) if rows is None else extended(method, trial, context)
 
     @abstractmethod
     def compete(self, trial: Trial, most: int) -> None:
@@ -142,33 +143,35 @@ def describe(codes: SpectralCodes) -> tuple[int, bool]:
 class Trial:
     """Short runs on a sample, of which the best by evidence is kept."""
 
-    def __init__(self, task: Task) -> None:
-        self.task = task
+    def __init__(self, method: Any, context: Context) -> None:
+        self.method = method
+        self.context = context
         self.best: MEIBPState | None = None
         self.evidence = -np.inf
 
     def spectral_codes(self, n_components: int | None, most: int) -> SpectralCodes:
         """Two-valued components of the sample."""
+        context = self.context
         return spectral_codes(
-            self.task.observations.values,
+            all_rows(context.observations.source),
             n_components,
             max_components=most,
-            rng=self.task.rng,
-            workers=self.task.workers,
-            should_stop=self.task.should_stop,
+            rng=context.rng,
+            executor=context.executor,
+            should_stop=context.should_stop,
         )
 
     def run(self, start: Start) -> bool:
         """A few sweeps from a start; whether they led further than any before."""
-        task = self.task
-        if self.best is not None and task.should_stop():
+        context = self.context
+        if self.best is not None and context.should_stop():
             return False
-        method = replace(task.method, start=start, settling_updates=TRIAL_SETTLING)
-        state = method.init(task.observations, task.rng, task.should_stop)
+        method = replace(self.method, start=start, settling_updates=TRIAL_SETTLING)
+        state = method.init(context)
         for _ in range(TRIAL_SWEEPS):
-            if task.should_stop() or method.step(state, task.should_stop).n_changed == 0:
+            if context.should_stop() or method.step(context, state).n_changed == 0:
                 break
-        evidence = method.evidence(state).total
+        evidence = method.evidence(context, state).total
         better = self.best is None or evidence > self.evidence
         if better:
             self.best, self.evidence = state, evidence
@@ -185,14 +188,15 @@ def sample_rows(
     return np.sort(rng.choice(n_samples, n_rows, replace=False)).astype(np.int64)
 
 
-def extended(state: MEIBPState, task: Task) -> StartingPoint:
-    """The features of a sample, assigned to all rows."""
-    method, observations = task.method, task.observations
-    sample, factors = state.observations, state.factors
+def extended(method: Any, trial: Trial, context: Context) -> StartingPoint:
+    """The features that a trial found in a sample, assigned to all rows."""
+    observations, sample, state = context.observations, trial.context.observations, trial.best
+    assert state is not None
+    factors = state.factors
     frozen = FrozenModel(
-        mean=sample.from_layout(factors.mean),
-        variance=sample.from_layout(factors.variance),
-        offset=sample.from_layout(sample.centre + state.intercept.mean),
+        mean=sample.layout.restore(factors.mean),
+        variance=sample.layout.restore(factors.variance),
+        offset=sample.layout.restore(sample.centre + state.intercept.mean),
         counts=state.statistics.counts,
         n_samples=sample.n_samples,
         noise_std=state.hyperparameters.noise_std,
@@ -200,10 +204,10 @@ def extended(state: MEIBPState, task: Task) -> StartingPoint:
         thorough=method.row_start == "current",
         node_budget=TRIAL_BUDGET,
     )
-    assignments, _ = frozen.assign(observations, task.workers, should_stop=task.should_stop)
+    assignments, _ = frozen.assign(observations, context.executor, should_stop=context.should_stop)
 
     def relaid(by_position: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        return observations.to_layout(sample.from_layout(by_position))
+        return observations.layout.arrange(sample.layout.restore(by_position))
 
     intercept = replace(
         state.intercept,

@@ -14,21 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from ibp.data import Observations
 from ibp.kernels.block_rows import improve_rows
 from ibp.kernels.column_hashes import flip_hashes
 from ibp.kernels.exact_rows import visit_rows
-from ibp.methods.meibp.state import MEIBPState, equal_hashes
-from ibp.methods.row_forms import SearchForms, own_missing
-from ibp.model import feature_evidence, log_prior
-from ibp.model.ibp_prior import Prior, tangent_log_odds
+from ibp.kernels.records import ExactSearch, Outcome
+from ibp.methods.context import Context
+from ibp.methods.meibp.state import MEIBPState
+from ibp.methods.row_forms import SearchForms
+from ibp.model import feature_evidence
+from ibp.model.ibp_prior import EquivalenceClasses, tangent_log_odds
 from ibp.model.statistics import centre_sums, code_sums, data_sums
 from ibp.parallel import ranges
 from ibp.submodular import OPTIMIZERS
+from ibp.submodular.records import Search
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -44,7 +48,7 @@ class RowSettings(Protocol):
     """What a pass over the rows needs to know of the method."""
 
     @property
-    def prior(self) -> Prior:
+    def prior(self) -> EquivalenceClasses:
         """Equivalence class of the prior."""
         ...
 
@@ -67,18 +71,20 @@ class RowSettings(Protocol):
         """Nodes that the exact search may visit for a row."""
         ...
 
-    def uniforms(self, state: MEIBPState, n_rows: int) -> FloatArray:
-        """Random numbers for the rows of a block, one row of them if none are needed."""
+    def uniforms(
+        self, rng: np.random.Generator, n_rows: int, n_components: int
+    ) -> FloatArray | None:
+        """Random numbers for the rows of a block, for the double greedies only."""
         ...
 
 
-def search_settings(settings: RowSettings, state: MEIBPState) -> tuple[bool, int, int, bool]:
+def exact_search(settings: RowSettings, state: MEIBPState) -> ExactSearch:
     """How a kernel is to search rows one by one."""
-    return (
-        settings.prior == "lof",
+    return ExactSearch(
         OPTIMIZERS[settings.optimizer],
         settings.budget(state),
-        settings.row_start == "empty",
+        left_ordered=settings.prior.left_ordered,
+        cold=settings.row_start == "empty",
     )
 
 
@@ -97,29 +103,58 @@ class Change:
         return self
 
 
-def change_of(state: MEIBPState, rows: Any, block: Any, old: Codes, new: Codes) -> Change:
+def change_of(observations: Observations, rows: Any, block: Any, old: Codes, new: Codes) -> Change:
     """The change of the statistics when ``rows`` change their codes; ``block`` is their values."""
     difference = new.astype(np.int8) - old.astype(np.int8)
     return Change(
-        *code_sums(state.observations, rows, new, less=old),
+        *code_sums(observations, rows, new, less=old),
         data_sums(block, difference).astype(np.float64),
     )
 
 
-def apply_change(state: MEIBPState, change: Change) -> None:
+def apply_change(observations: Observations, state: MEIBPState, change: Change) -> None:
     """Bring Z'Z, the totals and Z'X up to date."""
-    statistics, observations = state.statistics, state.observations
+    statistics = state.statistics
     statistics.gram += change.gram
     statistics.totals += change.totals
     totals = np.broadcast_to(np.asarray(change.totals), statistics.totals.shape)
-    statistics.cross += observations.to_layout(np.asarray(change.cross)) - centre_sums(
+    statistics.cross += observations.layout.arrange(np.asarray(change.cross)) - centre_sums(
         observations, totals
     )
 
 
-@dataclass
-class Piece:
-    """What became of a piece of a block."""
+class BlockTask(NamedTuple):
+    """What the pieces of a block read; nothing of it changes while they run.
+
+    Attributes
+    ----------
+    observations, forms
+        The data, and what rows have in common under the present q(A).
+    assignments, failed_searches
+        Those of all rows; the latter None while budgets are too small to count failures.
+    rows, form_of_row, owns_a_feature, uniforms
+        The block's rows, consecutive or by their numbers; the form of each, whether it is to be
+        left as it is because it has a feature for itself, and its random numbers.
+    log_odds : ndarray of shape (K,)
+        The tangent of the prior's count term.
+    search : Search
+        How rows are searched.
+    """
+
+    observations: Observations
+    forms: SearchForms
+    assignments: Codes
+    failed_searches: Codes | None
+    rows: Any
+    form_of_row: IntArray
+    owns_a_feature: npt.NDArray[np.bool_]
+    uniforms: FloatArray | None
+    log_odds: FloatArray
+    search: Search
+
+
+class ImprovedRows(NamedTuple):
+    """What became of a piece of a block: all that it changes."""
 
     changed: IntArray
     old: Codes
@@ -127,24 +162,28 @@ class Piece:
     change: Change
     gain: float
     n_proven: int
+    rows: Any
+    failed_searches: Codes | None
 
 
 def update_block(
-    settings: RowSettings, state: MEIBPState, forms: SearchForms, rows: Any
+    settings: RowSettings, context: Context, state: MEIBPState, forms: SearchForms, rows: Any
 ) -> tuple[int, int]:
     """Optimise a block of rows; return how many bits changed and how many rows are proven."""
     numbers = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
     if settings.row_start == "empty" or numbers.size == 1:
-        return visit_one_by_one(settings, state, forms, numbers)
+        return visit_one_by_one(settings, context, state, forms, numbers)
     counts = state.statistics.counts
-    alone = np.asarray(state.assignments[numbers][:, counts == 1].any(axis=1))
-    log_odds = tangent_log_odds(counts, state.observations.n_samples)
+    owns_a_feature = np.asarray(state.assignments[numbers][:, counts == 1].any(axis=1))
+    log_odds = tangent_log_odds(counts, context.observations.n_samples)
     total, gain = Change(), 0.0
-    pieces: list[Piece] = []
+    pieces: list[ImprovedRows] = []
     n_proven = 0
-    for piece in improve_block(settings, state, forms, rows, numbers, alone, log_odds):
+    for piece in improve_block(settings, context, state, forms, rows, owns_a_feature, log_odds):
         gain += piece.gain
         n_proven += piece.n_proven
+        if piece.failed_searches is not None:
+            state.failed_searches[piece.rows] = piece.failed_searches
         if piece.changed.size:
             total += piece.change
             pieces.append(piece)
@@ -154,11 +193,13 @@ def update_block(
         old = np.concatenate([piece.old for piece in pieces])
         new = np.concatenate([piece.new for piece in pieces])
         if not accept(settings, state, changed, old, new, gain, log_odds):
-            return visit_one_by_one(settings, state, forms, numbers)
-        apply_change(state, total)
+            return visit_one_by_one(settings, context, state, forms, numbers)
+        apply_change(context.observations, state, total)
         n_changed = int((old != new).sum())
-    if alone.any():
-        more_changed, more_proven = visit_one_by_one(settings, state, forms, numbers[alone])
+    if owns_a_feature.any():
+        more_changed, more_proven = visit_one_by_one(
+            settings, context, state, forms, numbers[owns_a_feature]
+        )
         n_changed += more_changed
         n_proven += more_proven
     return n_changed, n_proven
@@ -166,82 +207,89 @@ def update_block(
 
 def improve_block(
     settings: RowSettings,
+    context: Context,
     state: MEIBPState,
     forms: SearchForms,
     rows: Any,
-    numbers: IntArray,
-    alone: npt.NDArray[np.bool_],
+    owns_a_feature: npt.NDArray[np.bool_],
     log_odds: FloatArray,
-) -> Iterator[Piece]:
-    """Optimise every row of a block by itself, in pieces; of the state only fatigue changes."""
-    observations, assignments = state.observations, state.assignments
-    form_of_row = forms.for_rows(rows)
-    budget = settings.budget(state)
-    full = budget == settings.node_budget
-    uniforms = settings.uniforms(state, numbers.size)
+) -> Iterator[ImprovedRows]:
+    """Optimise every row of a block by itself, in pieces; the state stays as it is."""
+    budget, n_rows = settings.budget(state), owns_a_feature.size
+    task = BlockTask(
+        context.observations,
+        forms,
+        state.assignments,
+        # What a small budget did not find says little about a large one.
+        state.failed_searches if budget == settings.node_budget else None,
+        rows,
+        forms.for_rows(rows),
+        owns_a_feature,
+        settings.uniforms(context.rng, n_rows, state.n_components),
+        log_odds,
+        Search(OPTIMIZERS[settings.optimizer], budget, complement=True, exchange=True),
+    )
+    return context.executor.map(
+        improve_piece, task, ranges(n_rows, context.observations.piece_rows)
+    )
 
-    def improve(part: slice) -> Piece:
-        # A slice of X is a view; picked rows are a copy.
-        if isinstance(rows, slice):
-            which: Any = slice(rows.start + part.start, rows.start + part.stop)
-        else:
-            which = numbers[part]
-        block = observations.rows(which)
-        products = np.asarray(block @ forms.components.T)
-        old = assignments[which]
-        new = old.copy()
-        n_rows = new.shape[0]
-        gain, proven = np.zeros(n_rows), np.zeros(n_rows, dtype=bool)
-        fatigue = state.fatigue[which]
-        fatigue = fatigue.copy() if full else np.zeros_like(fatigue)
-        improve_rows(
-            products,
-            log_odds,
-            forms.noise_precision,
-            form_of_row[part],
-            forms.quadratic,
-            forms.constant,
-            forms.needed,
-            forms.prepared,
-            *own_missing(observations, which, form_of_row[part]),
-            *forms.by_column,
-            OPTIMIZERS[settings.optimizer],
-            budget,
-            True,
-            uniforms[part] if uniforms.shape[0] > 1 else uniforms,
-            new,
-            fatigue,
+
+def improve_piece(task: BlockTask, part: slice) -> ImprovedRows:
+    """Optimise some rows of a block, each by itself."""
+    observations, forms, uniforms = task.observations, task.forms, task.uniforms
+    # A slice of X is a view; picked rows are a copy.
+    which: Any = task.rows[part] if not isinstance(task.rows, slice) else None
+    if which is None:
+        which = slice(task.rows.start + part.start, task.rows.start + part.stop)
+    block = observations.rows(which)
+    products = np.asarray(block @ forms.components.T)
+    old = task.assignments[which]
+    new = old.copy()
+    n_rows = new.shape[0]
+    gain, proven = np.zeros(n_rows), np.zeros(n_rows, dtype=bool)
+    failed = None if task.failed_searches is None else task.failed_searches[which].copy()
+    improve_rows(
+        products,
+        task.log_odds,
+        forms.record(),
+        task.form_of_row[part],
+        forms.gaps(which, task.form_of_row[part]),
+        task.search,
+        uniforms if uniforms is None or len(uniforms) == 1 else uniforms[part],
+        new,
+        Outcome(
+            np.zeros(n_rows, dtype=np.uint8) if failed is None else failed,
             gain,
             proven,
             np.empty((0, 0)),
+        ),
+    )
+    skip = task.owns_a_feature[part]
+    if skip.any():
+        new[skip], gain[skip], proven[skip] = old[skip], 0.0, False
+    changed = np.flatnonzero((new != old).any(axis=1))
+    numbers = np.arange(which.start, which.stop) if isinstance(which, slice) else which
+    change = Change()
+    if changed.size:
+        few = changed.size < 0.5 * n_rows
+        picked = changed if few else slice(None)
+        change = change_of(
+            observations,
+            numbers[picked],
+            block[changed] if few else block,
+            old[picked],
+            new[picked],
         )
-        if full:  # what a small budget did not find says little about a large one
-            state.fatigue[which] = fatigue
-        skip = alone[part]
-        if skip.any():
-            new[skip], gain[skip], proven[skip] = old[skip], 0.0, False
-        changed = np.flatnonzero((new != old).any(axis=1))
-        change = Change()
-        if changed.size:
-            few = changed.size < 0.5 * n_rows
-            picked = changed if few else slice(None)
-            change = change_of(
-                state,
-                numbers[part][picked],
-                block[changed] if few else block,
-                old[picked],
-                new[picked],
-            )
-        return Piece(
-            numbers[part][changed],
-            old[changed],
-            new[changed],
-            change,
-            float(gain.sum()),
-            int(proven.sum()),
-        )
-
-    return state.workers.map(improve, ranges(numbers.size, observations.piece_rows))
+    return ImprovedRows(
+        numbers[changed],
+        old[changed],
+        new[changed],
+        change,
+        float(gain.sum()),
+        int(proven.sum()),
+        which,
+        failed,
+    )
 
 
 def accept(
@@ -273,18 +321,20 @@ def accept(
 
 
 def log_prior_of(
-    prior: Prior, state: MEIBPState, counts: IntArray, column_hash: npt.NDArray[np.uint64]
+    prior: EquivalenceClasses,
+    state: MEIBPState,
+    counts: IntArray,
+    column_hash: npt.NDArray[np.uint64],
 ) -> float:
     """Ln P([Z]) and what the features in use add to the bound beside it and the likelihood."""
     active = counts > 0
     alpha = state.hyperparameters.alpha
-    total = log_prior(
+    total = prior.log_prior(
         counts,
-        state.observations.n_samples,
+        state.assignments.shape[0],
         alpha=alpha.mean,
         log_alpha=alpha.mean_log,
-        prior=prior,
-        multiplicities=equal_hashes(column_hash[active])[0] if prior == "lof" else None,
+        columns=column_hash,
     )
     if not active.all():  # else the factors' part is the same before and after
         gone = feature_evidence(state.factors.select(~active), state.hyperparameters)
@@ -293,10 +343,10 @@ def log_prior_of(
 
 
 def visit_one_by_one(
-    settings: RowSettings, state: MEIBPState, forms: SearchForms, rows: IntArray
+    settings: RowSettings, context: Context, state: MEIBPState, forms: SearchForms, rows: IntArray
 ) -> tuple[int, int]:
     """Optimise rows one after another with the exact objective; q(A) stays."""
-    observations, statistics = state.observations, state.statistics
+    observations = context.observations
     n_changed, n_proven = 0, 0
     for part in ranges(rows.size, ROWS_ONE_BY_ONE):
         which = rows[part]
@@ -308,22 +358,18 @@ def visit_one_by_one(
         new = old.copy()
         changed, proven = visit_rows(
             which,
-            observations.n_samples,
             likelihood,
             form_of_row,
             quadratic,
             prepared,
             new,
-            state.column_hash,
-            statistics.counts,
-            state.factor_arrays(),
-            state.prior_terms(),
-            search_settings(settings, state),
-            settings.uniforms(state, which.size),
+            state.row_context(),
+            exact_search(settings, state),
+            settings.uniforms(context.rng, which.size, state.n_components),
         )
         n_changed += changed
         n_proven += proven
         if changed:
             state.assignments[which] = new
-            apply_change(state, change_of(state, which, block, old, new))
+            apply_change(observations, state, change_of(observations, which, block, old, new))
     return n_changed, n_proven

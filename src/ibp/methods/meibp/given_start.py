@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ibp.methods.meibp.start import StartingPoint, Task
+from ibp.data import Observations
+from ibp.methods.context import Context
+from ibp.methods.meibp.start import StartingMethod, StartingPoint
 from ibp.model import Intercept
 
 
@@ -25,22 +27,21 @@ class GivenStart:
         """Features to start with."""
         return int(self.assignments.shape[1])
 
-    def draw(self, task: Task) -> StartingPoint:
+    def draw(self, method: StartingMethod, context: Context) -> StartingPoint:
         """A starting point."""
-        observations = task.observations
+        observations = context.observations
         return StartingPoint(
             np.ascontiguousarray(self.assignments, dtype=np.uint8).copy(),
-            observations.to_layout(self.location),
-            observations.to_layout(self.scale),
-            self._intercept(task),
+            observations.layout.arrange(self.location),
+            observations.layout.arrange(self.scale),
+            self._intercept(method, observations),
         )
 
-    def _intercept(self, task: Task) -> Intercept | None:
+    def _intercept(self, method: StartingMethod, observations: Observations) -> Intercept | None:
         if self.intercept is None:
             return None
-        observations = task.observations
-        blank = task.method.initial_intercept(observations)
+        blank = method.initial_intercept(observations)
         given: Intercept = replace(
-            blank, mean=observations.to_layout(self.intercept) - observations.centre
+            blank, mean=observations.layout.arrange(self.intercept) - observations.centre
         )
         return given

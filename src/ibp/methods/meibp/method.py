@@ -8,33 +8,32 @@ the cold row search of the paper's authors, which is there to reproduce their nu
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from ibp.data import Observations
-from ibp.methods.base import StepReport
+from ibp.data import Observations, all_rows
+from ibp.kernels.records import DataArrays, InterceptArrays, LayoutArrays, Schedule
+from ibp.methods.base import SweepRecord
 from ibp.methods.chunks import in_chunks
-from ibp.methods.meibp.blocks import search_settings, update_block
-from ibp.methods.meibp.start import Start, Task
+from ibp.methods.context import Context
+from ibp.methods.meibp.blocks import exact_search, update_block
+from ibp.methods.meibp.start import Start
 from ibp.methods.meibp.state import MEIBPState
 from ibp.model import (
+    Bound,
+    Evidence,
     Factors,
     Hyperparameters,
     Intercept,
     LearnedIntercept,
     NoIntercept,
-    evidence,
-    removal_gains,
-    train_log_likelihood,
-    update_hyperparameters,
 )
-from ibp.model.evidence import Evidence
-from ibp.model.ibp_prior import Prior
-from ibp.parallel import Workers, ranges
+from ibp.model.ibp_prior import SHIFTED, EquivalenceClasses
+from ibp.parallel import ranges
+from ibp.submodular.maximize import DOUBLE_GREEDIES
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -66,8 +65,8 @@ class MEIBPMethod:
         Known values, or posteriors to begin with.
     intercept_std : float or None
         Spread of the intercept's prior; None for no intercept.
-    prior : {"shifted", "lof"}
-        Equivalence class of the IBP prior.
+    prior : ShiftedClasses or LeftOrderedClasses
+        Equivalence classes of the IBP prior.
     optimizer : str
         Name of a row optimiser in `ibp.submodular.OPTIMIZERS`.
     row_start : {"current", "empty"}
@@ -78,8 +77,6 @@ class MEIBPMethod:
         Whether rows are visited in a new random order in each sweep.
     node_budget : int
         Limit of the exact search, per row.
-    n_jobs : int
-        Threads.
     settling_updates : int
         Most updates of q(A) and hyperparameters that follow a sweep in which Z was at rest.
     """
@@ -87,40 +84,32 @@ class MEIBPMethod:
     start: Start
     hyperparameters: Hyperparameters
     intercept_std: float | None = None
-    prior: Prior = "shifted"
+    prior: EquivalenceClasses = SHIFTED
     optimizer: str = "local_search"
     row_start: Literal["current", "empty"] = "current"
     block_size: int | Literal["auto"] = 1
     shuffle: bool = False
     node_budget: int = 10_000
-    n_jobs: int = 1
     settling_updates: int = MAX_SETTLING_UPDATES
 
     climbs: ClassVar[bool] = True
 
-    def init(
-        self,
-        observations: Observations,
-        rng: np.random.Generator,
-        should_stop: Callable[[], bool] = lambda: False,
-    ) -> MEIBPState:
+    def init(self, context: Context) -> MEIBPState:
         """Draw the start, drop what is empty and update q(A) once."""
-        workers = Workers(self.n_jobs)
-        point = self.start.draw(Task(self, observations, rng, workers, should_stop))
+        observations = context.observations
+        point = self.start.draw(self, context)
         state = MEIBPState.from_parts(
-            observations,
+            context,
             point.assignments,
             Factors.from_parameters(point.location, point.scale),
             point.intercept or self.initial_intercept(observations),
             point.hyperparameters or self.hyperparameters,
-            rng,
-            workers,
         )
         state.block_size = self.first_block_size(observations.n_samples)
         state.drop_empty()
         if point.intercept is None:  # it goes by the factors of the start, not they by it
-            state.update_intercept()
-        state.update_factors(np.zeros(observations.n_features))
+            state.update_intercept(context)
+        state.update_factors(context, np.zeros(observations.n_features))
         return state
 
     def initial_intercept(self, observations: Observations) -> Intercept:
@@ -137,104 +126,102 @@ class MEIBPMethod:
             return int(self.block_size)
         return int(np.clip(n_samples // BLOCKS_AT_FIRST, SMALLEST_BLOCK, LARGEST_BLOCK))
 
-    def step(self, state: MEIBPState, should_stop: Callable[[], bool]) -> StepReport:
+    def step(self, context: Context, state: MEIBPState) -> SweepRecord:
         """One sweep over the rows, then hyperparameters and removals.
 
         Removals wait until Z has taken shape. In the first sweeps of a random start most features
         explain little yet and look superfluous: removing them raises the bound at once, and the
         fit ends lower.
         """
-        n_changed, n_proven = self.update_rows(state, should_stop)
-        if n_changed == 0 and self.search_in_earnest(state) and not should_stop():
-            n_changed, n_proven = self.update_rows(state, should_stop)
-        self.settle(state, should_stop, at_rest=n_changed == 0)
+        n_changed, n_proven = self.update_rows(context, state)
+        if n_changed == 0 and self.give_full_budgets(state) and not context.should_stop():
+            n_changed, n_proven = self.update_rows(context, state)
+        self.settle(context, state, at_rest=n_changed == 0)
         state.n_sweeps += 1
         if state.n_sweeps % SWEEPS_BETWEEN_RECOUNTS == 0:
-            state.recount()
+            state.recount(context)
         quiet = n_changed < QUIET * state.assignments.size
         if quiet and self.block_size == "auto":
             state.block_size = min(2 * state.block_size, LARGEST_BLOCK)
         if self.row_start == "current" and (quiet or state.n_sweeps > SWEEPS_BEFORE_REMOVALS):
-            n_changed += self.remove_features(state, should_stop)
-        return self.report(state, n_changed, n_proven)
+            n_changed += self.remove_features(context, state)
+        return self.report(context, state, n_changed, n_proven)
 
-    def report(self, state: MEIBPState, n_changed: int = 0, n_proven: int = 0) -> StepReport:
+    def report(
+        self, context: Context, state: MEIBPState, n_changed: int = 0, n_proven: int = 0
+    ) -> SweepRecord:
         """The bound and the training likelihood of a state."""
-        return StepReport(
-            evidence=self.evidence(state).total,
+        bound = self.bound(context, state, state.entropies(context))
+        return SweepRecord(
+            evidence=bound.evidence().total,
             n_components=state.n_components,
             n_changed=n_changed,
-            proven=n_proven / max(state.observations.n_samples, 1),
-            train_log_likelihood=train_log_likelihood(
-                state.observations,
-                state.statistics,
-                state.factors,
-                state.hyperparameters,
-                state.assignments,
-                state.intercept,
-            ),
+            proven=n_proven / max(context.observations.n_samples, 1),
+            train_log_likelihood=bound.train_log_likelihood(),
         )
 
-    def evidence(self, state: MEIBPState) -> Evidence:
+    def evidence(self, context: Context, state: MEIBPState) -> Evidence:
         """The bound and its parts."""
-        return evidence(
-            state.observations,
+        return self.bound(context, state, state.entropies(context)).evidence()
+
+    def bound(
+        self, context: Context, state: MEIBPState, entropies: FloatArray | None = None
+    ) -> Bound:
+        """The bound at a state; ``entropies`` are the state's, if they are needed."""
+        return Bound(
+            context.observations,
             state.statistics,
             state.factors,
             state.hyperparameters,
             self.prior,
-            state.equal_columns()[0] if self.prior == "lof" else None,
-            state.assignments,
             state.intercept,
-            state.entropies(),
+            state.assignments,
+            state.column_hash,
+            entropies,
         )
 
-    def update_rows(self, state: MEIBPState, should_stop: Callable[[], bool]) -> tuple[int, int]:
+    def update_rows(self, context: Context, state: MEIBPState) -> tuple[int, int]:
         """Optimise all rows; return how many bits changed and how many rows are proven optimal."""
         order = None
         if self.shuffle:
-            order = state.rng.permutation(state.observations.n_samples)
-        if state.observations.sparse or not (state.block_size == 1 or self.row_start == "empty"):
-            return self.sweep_in_blocks(state, order, should_stop)
-        return self.sweep_in_sequence(state, order, should_stop)
+            order = context.rng.permutation(context.observations.n_samples)
+        if context.observations.sparse or not (state.block_size == 1 or self.row_start == "empty"):
+            return self.sweep_in_blocks(context, state, order)
+        return self.sweep_in_sequence(context, state, order)
 
     def sweep_in_blocks(
-        self,
-        state: MEIBPState,
-        order: npt.NDArray[np.int64] | None,
-        should_stop: Callable[[], bool],
+        self, context: Context, state: MEIBPState, order: npt.NDArray[np.int64] | None
     ) -> tuple[int, int]:
         """A block of rows at a time, and q(A) refreshed after each that changed anything."""
         n_changed, n_proven = 0, 0
         forms = None
-        for block in ranges(state.observations.n_samples, state.block_size):
-            if state.n_components == 0 or should_stop():
+        for block in ranges(context.observations.n_samples, state.block_size):
+            if state.n_components == 0 or context.should_stop():
                 break
-            forms = forms or state.row_forms()
+            forms = forms or state.row_forms(context)
             rows = block if order is None else order[block]
-            changed, proven = update_block(self, state, forms, rows)
+            changed, proven = update_block(self, context, state, forms, rows)
             n_changed += changed
             n_proven += proven
             if changed:
                 state.drop_empty()
-                state.refresh()
+                state.refresh(context)
                 forms = None
         return n_changed, n_proven
 
     def sweep_in_sequence(
-        self,
-        state: MEIBPState,
-        order: npt.NDArray[np.int64] | None,
-        should_stop: Callable[[], bool],
+        self, context: Context, state: MEIBPState, order: npt.NDArray[np.int64] | None
     ) -> tuple[int, int]:
         """Rows one after another against the exact objective, in compiled code."""
-        n_samples = state.observations.n_samples
+        n_samples = context.observations.n_samples
         rows = np.arange(n_samples) if order is None else order
         n_changed, n_proven, dirty = 0, 0, False
 
         def visit(first: int, last: int) -> int:
             nonlocal n_changed, n_proven, dirty
-            reached, changed, proven, dirty = self.visit_rows(state, rows, first, last, dirty)
+            reached, changed, proven, dirty = self.visit_rows(
+                context, state, rows, first, last, dirty
+            )
             n_changed += changed
             n_proven += proven
             return reached
@@ -242,15 +229,16 @@ class MEIBPMethod:
         in_chunks(
             n_samples,
             visit,
-            lambda: state.n_components == 0 or should_stop(),
+            lambda: state.n_components == 0 or context.should_stop(),
             by_the_clock=not self.randomized,  # whose draws come by the chunk
         )
         if dirty:
-            state.refresh()
+            state.refresh(context)
         return n_changed, n_proven
 
     def visit_rows(
         self,
+        context: Context,
         state: MEIBPState,
         rows: npt.NDArray[np.int64],
         first: int,
@@ -264,34 +252,26 @@ class MEIBPMethod:
         """
         from ibp.kernels.sequential_sweep import sweep_rows  # compiled if needed only
 
-        observations, statistics = state.observations, state.statistics
-        hyperparameters = state.hyperparameters
+        observations, layout = context.observations, context.observations.layout
+        noise_precision = state.hyperparameters.noise_precision.mean
         position, n_changed, n_proven, dirty = sweep_rows(
-            observations.values,
-            rows,
-            first,
-            last,
-            state.block_size,
-            dirty,
-            observations.column_order,
-            observations.group_start,
-            observations.row_pattern,
-            observations.summary.n_patterns,
-            observations.centre,
-            observations.column_sums,
-            state.intercept.response(hyperparameters.noise_precision.mean),
-            state.intercept.mean,
+            Schedule(rows, first, last, state.block_size, dirty),
+            DataArrays(
+                all_rows(observations.source), observations.centre, observations.column_sums
+            ),
+            LayoutArrays(
+                layout.column_order,
+                layout.group_start,
+                observations.row_pattern,
+                observations.summary.n_patterns,
+            ),
+            InterceptArrays(state.intercept.mean, state.intercept.response(noise_precision)),
             state.assignments,
-            state.column_hash,
-            statistics.gram,
-            statistics.totals,
-            statistics.cross,
-            statistics.counts,
-            state.factor_arrays(),
-            hyperparameters.noise_precision.mean,
-            state.prior_terms(),
-            search_settings(self, state),
-            self.uniforms(state, last - first),
+            state.sums(),
+            state.row_context(),
+            noise_precision,
+            exact_search(self, state),
+            self.uniforms(context.rng, last - first, state.n_components),
         )
         state.drop_empty()
         return position, n_changed, n_proven, dirty
@@ -301,87 +281,79 @@ class MEIBPMethod:
         """Whether the row optimiser draws."""
         return self.optimizer == "randomized_double_greedy"
 
-    def uniforms(self, state: MEIBPState, n_rows: int) -> FloatArray:
-        """Random numbers for some rows; a single empty row if none are needed."""
-        return state.rng.random((n_rows, state.n_components) if self.randomized else (1, 0))
+    def uniforms(
+        self, rng: np.random.Generator, n_rows: int, n_components: int
+    ) -> FloatArray | None:
+        """Random numbers for some rows.
+
+        For the double greedy that draws none a single empty row, None for the other optimisers.
+        """
+        if self.optimizer not in DOUBLE_GREEDIES:
+            return None
+        return rng.random((n_rows, n_components) if self.randomized else (1, 0))
 
     def budget(self, state: MEIBPState) -> int:
         """Nodes that the exact search may visit for a row."""
         # Rows solved to the last nat against factors that will soon have changed are time lost.
         rounds = state.n_sweeps - SWEEPS_WITHOUT_EXACT
-        if state.in_earnest or rounds > FULL_BUDGET_ROUNDS:
+        if state.full_budget or rounds > FULL_BUDGET_ROUNDS:
             return self.node_budget
         return 0 if rounds < 0 else min(self.node_budget, FIRST_BUDGET * 4**rounds)
 
-    def search_in_earnest(self, state: MEIBPState) -> bool:
+    def give_full_budgets(self, state: MEIBPState) -> bool:
         """Give every row its full budget from now on; whether any had less so far.
 
-        Z is not at rest as long as a search in earnest might move it.
+        Z is not at rest as long as a search with the full budget might move it.
         """
-        held_back = self.budget(state) < self.node_budget or bool(state.fatigue.any())
-        state.in_earnest = True
-        state.fatigue[:] = 0
+        held_back = self.budget(state) < self.node_budget or bool(state.failed_searches.any())
+        state.full_budget = True
+        state.failed_searches[:] = 0
         return held_back and self.optimizer == "exact"
 
-    def remove_features(self, state: MEIBPState, should_stop: Callable[[], bool]) -> int:
+    def remove_features(self, context: Context, state: MEIBPState) -> int:
         """Remove features as long as that raises the bound; return how many bits that cleared."""
         n_cleared = 0
-        bound: float | None = None
-        while state.n_components > 0 and not should_stop():
-            gains = removal_gains(
-                state.observations,
-                state.statistics,
-                state.factors,
-                state.hyperparameters,
-                self.prior,
-                state.equal_columns()[1] if self.prior == "lof" else None,
-                state.intercept,
-                state.entropies(),
-            )
+        highest: float | None = None
+        while state.n_components > 0 and not context.should_stop():
+            bound = self.bound(context, state, state.entropies(context))
+            gains = bound.removal_gains()
             best = int(np.argmax(gains))
             if not gains[best] > 0:
                 break
-            if bound is None:
-                bound = self.evidence(state).total
+            if highest is None:
+                highest = bound.evidence().total
             n_rows = int(state.statistics.counts[best])
             before = replace(state)
             state.keep(np.arange(state.n_components) != best)
-            state.refresh()
-            without = self.evidence(state).total
-            if not without > bound:  # the gain was no more than rounding
+            state.refresh(context)
+            without = self.evidence(context, state).total
+            if not without > highest:  # the gain was no more than rounding
                 vars(state).update(vars(before))
                 break
-            bound = without
+            highest = without
             n_cleared += n_rows
         return n_cleared
 
-    def settle(self, state: MEIBPState, should_stop: Callable[[], bool], *, at_rest: bool) -> None:
+    def settle(self, context: Context, state: MEIBPState, *, at_rest: bool) -> None:
         """Update learned hyperparameters; with Z at rest, iterate them and q(A) to convergence."""
         if not at_rest:
             if state.hyperparameters.learned:
-                self.learn(state)
-                state.refresh()
+                self.learn(context, state)
+                state.refresh(context)
             return
         if self.row_start == "empty" and not state.hyperparameters.learned:
             return
-        previous = self.evidence(state).total
+        previous = self.evidence(context, state).total
         for _ in range(self.settling_updates):
-            self.learn(state)
-            state.refresh()
-            current = self.evidence(state).total
-            close = abs(current - previous) <= SETTLED * state.observations.n_observed
-            if close or should_stop():
+            self.learn(context, state)
+            state.refresh(context)
+            current = self.evidence(context, state).total
+            close = abs(current - previous) <= SETTLED * context.observations.n_observed
+            if close or context.should_stop():
                 break
             previous = current
 
-    def learn(self, state: MEIBPState) -> None:
+    def learn(self, context: Context, state: MEIBPState) -> None:
         """Update the hyperparameters that are learned."""
         if state.hyperparameters.learned:
-            state.hyperparameters = update_hyperparameters(
-                state.observations,
-                state.statistics,
-                state.factors,
-                state.hyperparameters,
-                state.assignments,
-                state.intercept,
-            )
+            state.hyperparameters = self.bound(context, state).updated_hyperparameters()

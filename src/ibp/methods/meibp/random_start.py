@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from ibp.data import Observations
-from ibp.methods.meibp.start import StartingPoint, Task
+from ibp.methods.context import Context
+from ibp.methods.meibp.start import StartingMethod, StartingPoint
 from ibp.model import Intercept, NoIntercept
 from ibp.parallel import ranges
 
@@ -25,9 +25,9 @@ class RandomStart:
 
     n_components: int
 
-    def draw(self, task: Task) -> StartingPoint:
+    def draw(self, method: StartingMethod, context: Context) -> StartingPoint:
         """A starting point."""
-        method, observations, rng = task.method, task.observations, task.rng
+        observations, rng = context.observations, context.rng
         factor_std = method.hyperparameters.factor_std
         n, k, d = observations.n_samples, self.n_components, observations.n_features
         assignments = np.empty((n, k), dtype=np.uint8)
@@ -40,13 +40,13 @@ class RandomStart:
         scale = np.maximum(np.abs(rng.normal(0.0, 0.1, size=(k, 1))), 1e-3) * factor_std
         return StartingPoint(
             assignments,
-            observations.to_layout(location),
+            observations.layout.arrange(location),
             np.repeat(scale, d, axis=1),
             low_intercept(method, observations),
         )
 
 
-def low_intercept(method: Any, observations: Observations) -> Intercept:
+def low_intercept(method: StartingMethod, observations: Observations) -> Intercept:
     """An intercept that leaves the features something to explain.
 
     At the column means it would explain all that the columns have in common, and features that
@@ -57,5 +57,7 @@ def low_intercept(method: Any, observations: Observations) -> Intercept:
         return intercept
     summary = observations.summary
     low = np.fmax(summary.means - np.sqrt(summary.variances), summary.lowest)
-    lowered: Intercept = replace(intercept, mean=observations.to_layout(low) - observations.centre)
+    lowered: Intercept = replace(
+        intercept, mean=observations.layout.arrange(low) - observations.centre
+    )
     return lowered

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ibp.data import Observations
+from ibp.methods.context import Context
 from ibp.model import Hyperparameters, Intercept
-from ibp.parallel import Workers
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -30,23 +29,22 @@ class StartingPoint:
     hyperparameters: Hyperparameters | None = None
 
 
-@dataclass(frozen=True)
-class Task:
-    """What a starting point is sought for, and with what.
+class StartingMethod(Protocol):
+    """What a start needs to know of the method that it is for."""
 
-    Long work asks ``should_stop`` now and then.
-    """
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """Those to begin with."""
+        ...
 
-    method: Any
-    observations: Observations
-    rng: np.random.Generator
-    workers: Workers
-    should_stop: Callable[[], bool]
+    def initial_intercept(self, observations: Observations) -> Intercept:
+        """The intercept before anything is known."""
+        ...
 
 
 class Start(Protocol):
     """A way to begin."""
 
-    def draw(self, task: Task) -> StartingPoint:
-        """Find a starting point."""
+    def draw(self, method: Any, context: Context) -> StartingPoint:
+        """Find a starting point for a method."""
         ...

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from ibp.data import Observations
 from ibp.kernels import factors as factor_kernels
 from ibp.kernels.column_hashes import column_hashes
-from ibp.methods.row_forms import SearchForms, SharedPatterns
+from ibp.kernels.records import (
+    FactorArrays,
+    FactorSpace,
+    InterceptArrays,
+    PriorTerms,
+    RowContext,
+    Sums,
+)
+from ibp.methods.context import Context
+from ibp.methods.row_forms import SearchForms
+from ibp.methods.state import State
 from ibp.model import Factors, Hyperparameters, Intercept, Statistics
-from ibp.parallel import Workers, ranges
+from ibp.parallel import ranges
 
 FloatArray = npt.NDArray[np.float64]
 # Columns of q(A) that a thread updates at a time.
@@ -21,52 +31,54 @@ ENTROPIES_AT_ONCE = 1 << 15
 
 
 @dataclass
-class MEIBPState:
-    """All that a sweep needs; factors and statistics are in layout order.
+class MEIBPState(State):
+    """Where a fit is; factors, intercept and statistics are in layout order.
 
-    ``fatigue`` counts for each row how often running the exact search was in vain; ``in_earnest``
-    says that budgets have grown to their full size.
+    Attributes
+    ----------
+    assignments : ndarray of shape (N, K), uint8
+        Z.
+    column_hash : ndarray of shape (K, 2), uint64
+        Of each column of Z, to tell equal ones.
+    statistics, factors, intercept, hyperparameters
+        The sums that belong to Z, q(A), q(b), and the other factors of q.
+    failed_searches : ndarray of shape (N,), uint8
+        How often, one time after the other, the exact search of a row was in vain.
+    block_size, n_sweeps : int
+        Rows between two refreshes of q(A), and sweeps so far.
+    full_budget : bool
+        Whether the budgets of the exact search have grown to their full size.
     """
 
-    observations: Observations
     assignments: npt.NDArray[np.uint8]
     column_hash: npt.NDArray[np.uint64]
     statistics: Statistics
     factors: Factors
     intercept: Intercept
     hyperparameters: Hyperparameters
-    rng: np.random.Generator
-    patterns: SharedPatterns
-    fatigue: npt.NDArray[np.uint8]
-    workers: Workers = field(default_factory=Workers)
+    failed_searches: npt.NDArray[np.uint8]
     block_size: int = 1
     n_sweeps: int = 0
-    in_earnest: bool = False
+    full_budget: bool = False
 
     @classmethod
     def from_parts(
         cls,
-        observations: Observations,
+        context: Context,
         assignments: npt.NDArray[np.uint8],
         factors: Factors,
         intercept: Intercept,
         hyperparameters: Hyperparameters,
-        rng: np.random.Generator,
-        workers: Workers,
-    ) -> MEIBPState:
+    ) -> Self:
         """Sum up the statistics."""
         return cls(
-            observations,
             assignments,
             column_hashes(assignments),
-            Statistics.from_codes(observations, assignments, workers),
+            Statistics.from_codes(context.observations, assignments, context.executor),
             factors,
             intercept,
             hyperparameters,
-            rng,
-            SharedPatterns.of(observations),
-            np.zeros(observations.n_samples, dtype=np.uint8),
-            workers,
+            np.zeros(assignments.shape[0], dtype=np.uint8),
         )
 
     @property
@@ -87,96 +99,129 @@ class MEIBPState:
         if not used.all():
             self.keep(used)
 
-    def recount(self) -> None:
+    def recount(self, context: Context) -> None:
         """Sum the statistics anew."""
-        self.statistics = Statistics.from_codes(self.observations, self.assignments, self.workers)
+        self.statistics = Statistics.from_codes(
+            context.observations, self.assignments, context.executor
+        )
 
-    def refresh(self) -> None:
+    def refresh(self, context: Context) -> None:
         """One update of q(A) and of the intercept from the statistics."""
-        self.update_intercept()
+        self.update_intercept(context)
         noise_precision = self.hyperparameters.noise_precision.mean
-        self.update_factors(self.intercept.response(noise_precision))
+        self.update_factors(context, self.intercept.response(noise_precision))
 
-    def update_factors(self, response: FloatArray) -> None:
+    def update_factors(self, context: Context, response: FloatArray) -> None:
         """One update of q(A); the intercept, if at its optimum, stays there by its response."""
-        d = self.observations.n_features
-        residual, by_column = np.empty(d), np.empty((d, self.n_components))
-        noise_precision = self.hyperparameters.noise_precision.mean
+        layout = context.observations.layout
+        task = FactorTask(
+            self.sums(),
+            self.factor_arrays(),
+            InterceptArrays(self.intercept.mean, response),
+            layout.group_start,
+            self.hyperparameters.noise_precision.mean,
+            self.hyperparameters.factor_precision.mean,
+        )
+        pieces = ranges(layout.n_features, COLUMNS_AT_ONCE)
+        updates = context.executor.map(updated_columns, task, pieces)
+        for columns, (factors, offset) in zip(pieces, updates, strict=True):
+            for whole, part in zip(self.factor_arrays(), factors, strict=True):
+                whole[:, columns] = part
+            self.intercept.mean[columns] = offset
 
-        def update(columns: slice) -> None:
-            factor_kernels.update_factors(
-                self.statistics.gram,
-                self.statistics.totals,
-                self.statistics.cross,
-                response,
-                self.intercept.mean,
-                self.observations.group_start,
-                noise_precision,
-                self.hyperparameters.factor_precision.mean,
-                self.factors.location,
-                self.factors.scale,
-                self.factors.mean,
-                self.factors.variance,
-                residual,
-                by_column,
-                columns.start,
-                columns.stop,
-            )
-
-        self.workers.each(update, ranges(d, COLUMNS_AT_ONCE))
-
-    def update_intercept(self) -> None:
+    def update_intercept(self, context: Context) -> None:
         """The intercept that suits the factors."""
         self.intercept = self.intercept.updated(
-            self.observations,
+            context.observations,
             self.statistics,
             self.factors,
             self.hyperparameters.noise_precision.mean,
         )
 
-    def entropies(self) -> FloatArray:
+    def entropies(self, context: Context) -> FloatArray:
         """Entropies of the features' factors."""
+        n_features = self.factors.mean.shape[1]
+        per_piece = 1 + ENTROPIES_AT_ONCE // max(n_features, 1)
+        pieces = ranges(self.n_components, per_piece)
+        parts = list(context.executor.map(entropies_of, self.factor_arrays(), pieces))
+        return np.concatenate([np.empty(0), *parts])
+
+    def sums(self) -> Sums:
+        """The statistics for the kernels."""
+        statistics = self.statistics
+        return Sums(statistics.gram, statistics.totals, statistics.cross, statistics.counts)
+
+    def factor_arrays(self) -> FactorArrays:
+        """q(A) for the kernels."""
         q = self.factors
-        entropies = np.empty(self.n_components)
+        return FactorArrays(q.location, q.scale, q.mean, q.variance)
 
-        def fill(features: slice) -> None:
-            factor_kernels.factor_entropies(
-                features.start, features.stop, q.location, q.scale, q.mean, entropies
-            )
-
-        per_piece = 1 + ENTROPIES_AT_ONCE // max(self.observations.n_features, 1)
-        self.workers.each(fill, ranges(self.n_components, per_piece))
-        return entropies
-
-    def factor_arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """q(A) for the kernels: location, scale, mean, variance."""
-        q = self.factors
-        return q.location, q.scale, q.mean, q.variance
-
-    def prior_terms(self) -> tuple[float, float, float]:
+    def prior_terms(self) -> PriorTerms:
         """What a feature's evidence takes from the hyperparameters."""
         tau = self.hyperparameters.factor_precision
-        return tau.mean, tau.mean_log, self.hyperparameters.alpha.mean_log
+        return PriorTerms(tau.mean, tau.mean_log, self.hyperparameters.alpha.mean_log)
 
-    def row_forms(self) -> SearchForms:
+    def row_context(self) -> RowContext:
+        """What the exact objective of a row reads beside the row."""
+        return RowContext(
+            self.assignments.shape[0],
+            self.statistics.counts,
+            self.column_hash,
+            self.factor_arrays(),
+            self.prior_terms(),
+        )
+
+    def row_forms(self, context: Context) -> SearchForms:
         """What the rows have in common under the present q(A)."""
         return SearchForms(
-            self.observations,
-            self.patterns,
+            context.observations,
             self.factors.mean,
             self.factors.variance,
             self.intercept.mean,
             self.hyperparameters.noise_precision.mean,
         )
 
-    def equal_columns(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Multiplicities K_h of the distinct columns, and each column's own multiplicity."""
-        return equal_hashes(self.column_hash)
+
+class FactorTask(NamedTuple):
+    """What an update of q(A) reads; all in layout order."""
+
+    sums: Sums
+    factors: FactorArrays
+    intercept: InterceptArrays
+    group_start: npt.NDArray[np.int64]
+    noise_precision: float
+    factor_precision: float
 
 
-def equal_hashes(
-    column_hash: npt.NDArray[np.uint64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """How often each distinct hash occurs, and each one's own number of occurrences."""
-    _, inverse, counts = np.unique(column_hash, axis=0, return_inverse=True, return_counts=True)
-    return counts.astype(np.int64), counts[inverse.ravel()].astype(np.int64)
+def updated_columns(task: FactorTask, columns: slice) -> tuple[FactorArrays, FloatArray]:
+    """Update q(A) and the intercept in some columns, which do not depend on the others."""
+    sums, group_start = task.sums, task.group_start
+    groups = slice(
+        int(np.searchsorted(group_start, columns.start, side="right")) - 1,
+        int(np.searchsorted(group_start, columns.stop, side="left")),
+    )
+    width = columns.stop - columns.start
+    own = Sums(sums.gram[groups], sums.totals[groups], sums.cross[:, columns].copy(), sums.counts)
+    factors = FactorArrays(*(part[:, columns].copy() for part in task.factors))
+    intercept = InterceptArrays(
+        task.intercept.mean[columns].copy(), task.intercept.response[columns]
+    )
+    factor_kernels.update_factors(
+        own,
+        np.clip(group_start[groups.start : groups.stop + 1] - columns.start, 0, width),
+        (group_start.size - 1) * factor_kernels.NARROW_GROUP > sums.cross.shape[1],
+        intercept,
+        task.noise_precision,
+        task.factor_precision,
+        factors,
+        FactorSpace(np.empty(width), np.empty((width, factors.mean.shape[0]))),
+    )
+    return factors, intercept.mean
+
+
+def entropies_of(factors: FactorArrays, features: slice) -> FloatArray:
+    """Entropies of some features' factors."""
+    entropies = np.empty(features.stop - features.start)
+    part = FactorArrays(*(array[features] for array in factors))
+    factor_kernels.factor_entropies(part, entropies)
+    return entropies

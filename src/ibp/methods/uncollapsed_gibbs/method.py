@@ -17,31 +17,26 @@ A sweep samples, each given the rest:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ibp.data import Observations
 from ibp.kernels.uncollapsed_gibbs import RowModel, sample_factors
-from ibp.methods.sampler import Sampler
+from ibp.methods.context import Context
+from ibp.methods.sampler import Sampler, SamplerState
 from ibp.methods.samples import Chain, Sample
-from ibp.methods.uncollapsed_gibbs.rows import SPARE_SLOTS, Slots, sweep_rows
+from ibp.methods.uncollapsed_gibbs.rows import SPARE_SLOTS, sweep_rows, with_spare_slots
 from ibp.model import (
-    GaussianFactors,
     Hyperparameters,
-    HyperparameterValues,
-    NoIntercept,
     Statistics,
 )
 from ibp.model.assignment_priors import AssignmentPrior
 from ibp.model.collapsed import draw_factors
 from ibp.model.evidence import squared_error
 from ibp.model.new_feature import FactorPrior, draw_prior, log_prior_density
-from ibp.parallel import Workers
 from ibp.starts.codes_and_factors import CodesAndFactors
-from ibp.stopping import log_unit
 
 FloatArray = npt.NDArray[np.float64]
 BitArray = npt.NDArray[np.uint8]
@@ -53,65 +48,28 @@ SWEEPS_TO_START = 10
 
 
 @dataclass
-class UncollapsedGibbsState:
+class UncollapsedGibbsState(SamplerState):
     """Where a chain is; columns in layout order.
 
     Attributes
     ----------
-    observations : Observations
-        X.
     assignments : ndarray of shape (N, K), uint8
         Z; in the finite model some columns may be empty.
     components : ndarray of shape (K, D)
         A.
     intercept : ndarray of shape (D,)
         b about the centre; zeros if there is none.
-    values : HyperparameterValues
-        tau_X, tau_A and alpha.
     statistics : Statistics
         Sums of Z and X.
-    rng : numpy.random.Generator
-        Of all draws.
-    chain : Chain
-        What has been kept.
-    workers : Workers
-        Threads for the sums; the draws have one order.
     squared_error : float
         Sum of squared residuals over the observed entries.
     """
 
-    observations: Observations
     assignments: BitArray
     components: FloatArray
     intercept: FloatArray
-    values: HyperparameterValues
     statistics: Statistics
-    rng: np.random.Generator
-    chain: Chain
-    workers: Workers = field(default_factory=Workers)
     squared_error: float = np.nan
-
-    def recount(self) -> None:
-        """Sum the statistics of Z anew."""
-        self.statistics = Statistics.from_codes(self.observations, self.assignments, self.workers)
-
-    def measure(self) -> None:
-        """Sum the squared residuals."""
-        exactly = GaussianFactors(self.components, np.zeros_like(self.components))
-        self.squared_error = squared_error(
-            self.observations,
-            self.statistics,
-            exactly,
-            NoIntercept(self.intercept, np.zeros_like(self.intercept)),
-            expected=False,
-            codes=self.assignments,
-        )
-
-    def log_likelihood(self) -> float:
-        """ln p(X | Z, A, b)."""
-        tau = self.values.noise_precision
-        n = self.observations.n_observed
-        return 0.5 * n * float(np.log(tau / (2.0 * np.pi))) - 0.5 * tau * self.squared_error
 
 
 @dataclass(frozen=True)
@@ -131,8 +89,6 @@ class UncollapsedGibbsMethod(Sampler[UncollapsedGibbsState]):
         The prior of A.
     intercept_std : float or None
         Spread of the intercept's prior; None for no intercept.
-    n_jobs : int
-        Threads.
     """
 
     hyperparameters: Hyperparameters
@@ -140,70 +96,65 @@ class UncollapsedGibbsMethod(Sampler[UncollapsedGibbsState]):
     start: CodesAndFactors | None = None
     factors: FactorPrior = "half_normal"
     intercept_std: float | None = None
-    n_jobs: int = 1
 
-    def init(
-        self,
-        observations: Observations,
-        rng: np.random.Generator,
-        should_stop: Callable[[], bool] = lambda: False,
-    ) -> UncollapsedGibbsState:
+    def init(self, context: Context) -> UncollapsedGibbsState:
         """Make the state that the first sweep starts from."""
+        observations, rng = context.observations, context.rng
         values = self.hyperparameters.values()
         prior, start = self.prior, self.start
         if start is None:
             assignments = prior.draw(values.alpha, observations.n_samples, rng)
         else:
             assignments = prior.fitted_to(start.assignments)
-        workers = Workers(self.n_jobs)
         shape = (assignments.shape[1], observations.n_features)
         state = UncollapsedGibbsState(
-            observations,
+            values,
+            Chain(),
             assignments,
             draw_prior(shape, values.factor_precision, self.factors, rng),
             np.zeros(observations.n_features),
-            values,
-            Statistics.from_codes(observations, assignments, workers),
-            rng,
-            Chain(self.burn_in, self.thin),
-            workers,
+            Statistics.from_codes(observations, assignments, context.executor),
         )
         if start is not None:
-            self._begin_at(state, start)
-        state.measure()
+            self._begin_at(context, state, start)
+        self._measure(context, state)
         return state
 
-    def _begin_at(self, state: UncollapsedGibbsState, start: CodesAndFactors) -> None:
+    def _begin_at(
+        self, context: Context, state: UncollapsedGibbsState, start: CodesAndFactors
+    ) -> None:
         """Take factors and intercept from a start, or draw them given its codes."""
-        observations = state.observations
+        observations = context.observations
         if start.intercept is not None and self.intercept_std is not None:
-            state.intercept = observations.to_layout(start.intercept) - observations.centre
+            state.intercept = observations.layout.arrange(start.intercept) - observations.centre
         if start.factors is None:
             for _ in range(SWEEPS_TO_START):
-                self._sample_components(state)
+                self._sample_components(context, state)
             return
-        given = observations.to_layout(np.asarray(start.factors, dtype=np.float64))
+        given = observations.layout.arrange(np.asarray(start.factors, dtype=np.float64))
         if self.factors == "half_normal":
             given = np.maximum(given, LEAST_FACTOR * state.values.factor_std)
         given = given[self.prior.kept(np.count_nonzero(start.assignments, axis=0))]
         state.components[: given.shape[0]] = given
 
-    def sweep(self, state: UncollapsedGibbsState, should_stop: Callable[[], bool]) -> int:
+    def sweep(self, context: Context, state: UncollapsedGibbsState) -> int:
         """Sample everything once, given the rest; return how many entries of Z changed.
 
         Told to stop, it leaves the remaining rows of Z as they are.
         """
-        n_changed = self._sample_rows(state, should_stop)
-        state.recount()
-        self._sample_components(state)
-        state.measure()
-        self._sample_hyperparameters(state)
+        n_changed = self._sample_rows(context, state)
+        state.statistics = Statistics.from_codes(
+            context.observations, state.assignments, context.executor
+        )
+        self._sample_components(context, state)
+        self._measure(context, state)
+        self._sample_hyperparameters(context, state)
         return n_changed
 
-    def _sample_rows(self, state: UncollapsedGibbsState, should_stop: Callable[[], bool]) -> int:
+    def _sample_rows(self, context: Context, state: UncollapsedGibbsState) -> int:
         """Z given the rest, and the births and deaths of features."""
-        observations, values, prior = state.observations, state.values, self.prior
-        n_samples = observations.n_samples
+        observations, values, prior = context.observations, state.values, self.prior
+        layout, n_samples = observations.layout, observations.n_samples
         model = RowModel(
             n_samples,
             values.noise_precision,
@@ -213,49 +164,60 @@ class UncollapsedGibbsMethod(Sampler[UncollapsedGibbsState]):
             prior.rate_of_own(values.alpha, n_samples),
         )
         n_spare = SPARE_SLOTS if model.rate_of_own > 0 else 0
-        slots = Slots.of(state.assignments, observations.from_layout(state.components), n_spare)
-        offset = observations.from_layout(observations.centre + state.intercept)
-        n_changed = sweep_rows(observations, offset, slots, model, state.rng, should_stop)
+        slots = with_spare_slots(state.assignments, layout.restore(state.components), n_spare)
+        offset = layout.restore(observations.centre + state.intercept)
+        slots, n_changed = sweep_rows(context, offset, slots, model)
         keep = prior.kept(slots.counts)
         state.assignments = np.ascontiguousarray(slots.assignments[:, keep])
-        state.components = observations.to_layout(slots.components[keep])
+        state.components = layout.arrange(slots.factors[keep])
         return n_changed
 
-    def _sample_components(self, state: UncollapsedGibbsState) -> None:
+    def _sample_components(self, context: Context, state: UncollapsedGibbsState) -> None:
         """A and b given the rest."""
+        observations, rng = context.observations, context.rng
         values, statistics = state.values, state.statistics
         n_components = statistics.n_components
         precision = np.full(n_components, values.factor_precision)
         present = state.components
         if self.intercept_std is not None:
-            statistics = with_intercept(state.observations, statistics)
+            statistics = with_intercept(observations, statistics)
             precision = np.append(precision, self.intercept_std**-2.0)
             present = np.concatenate([present, state.intercept[None]])
         if self.factors == "gaussian":
             drawn = draw_gaussian_factors(
-                state.observations, statistics, values.noise_precision, precision, state.rng
+                observations, statistics, values.noise_precision, precision, rng
             )
         else:
             by_column = np.ascontiguousarray(present.T)
             sample_factors(
                 statistics.gram,
                 statistics.cross,
-                state.observations.group_of_position,
+                observations.layout.group_of_position,
                 precision,
                 values.noise_precision,
                 n_components,
                 by_column,
-                state.rng,
+                rng,
             )
             drawn = np.ascontiguousarray(by_column.T)
         state.components = drawn[:n_components]
         if self.intercept_std is not None:
             state.intercept = drawn[n_components]
 
-    def _sample_hyperparameters(self, state: UncollapsedGibbsState) -> None:
+    def _measure(self, context: Context, state: UncollapsedGibbsState) -> None:
+        """Sum the squared residuals."""
+        state.squared_error = squared_error(
+            context.observations,
+            state.statistics,
+            state.components,
+            state.intercept,
+            state.assignments,
+        )
+
+    def _sample_hyperparameters(self, context: Context, state: UncollapsedGibbsState) -> None:
         """Those that are learned, given the rest."""
-        beliefs, values, rng = self.hyperparameters, state.values, state.rng
-        observations = state.observations
+        beliefs, values = self.hyperparameters, state.values
+        observations, rng = context.observations, context.rng
         values.noise_precision = beliefs.noise_precision.draw(
             0.5 * observations.n_observed, 0.5 * state.squared_error, rng
         )
@@ -266,7 +228,13 @@ class UncollapsedGibbsMethod(Sampler[UncollapsedGibbsState]):
             beliefs.alpha, state.statistics.counts, observations.n_samples, values.alpha, rng
         )
 
-    def log_joint(self, state: UncollapsedGibbsState) -> float:
+    def log_likelihood(self, context: Context, state: UncollapsedGibbsState) -> float:
+        """ln p(X | Z, A, b)."""
+        tau = state.values.noise_precision
+        n = context.observations.n_observed
+        return 0.5 * n * float(np.log(tau / (2.0 * np.pi))) - 0.5 * tau * state.squared_error
+
+    def log_joint(self, context: Context, state: UncollapsedGibbsState) -> float:
         """ln p(X, Z, A, b) and of what is learned; factors of unused features are left out.
 
         Of Z itself in the finite model, of its class of left-ordered form under the process. The
@@ -275,32 +243,32 @@ class UncollapsedGibbsMethod(Sampler[UncollapsedGibbsState]):
         """
         values = state.values
         used = state.components[state.statistics.counts > 0]
-        total = state.log_likelihood() + self.hyperparameters.log_prior(values)
+        total = self.log_likelihood(context, state) + self.hyperparameters.log_prior(values)
         total += self.prior.log_probability(state.assignments, values.alpha)
         total += log_prior_density(used, values.factor_precision, self.factors)
-        total += used.size * log_unit(state.observations)
+        total += used.size * context.observations.log_unit
         if self.intercept_std is not None:
             total += log_prior_density(state.intercept, self.intercept_std**-2.0, "gaussian")
         return total
 
-    def train_log_likelihood(self, state: UncollapsedGibbsState) -> float:
+    def train_log_likelihood(self, context: Context, state: UncollapsedGibbsState) -> float:
         """Mean over observed entries of ln N(x; b + z A, noise_std^2)."""
-        return state.log_likelihood() / max(state.observations.n_observed, 1)
+        return self.log_likelihood(context, state) / max(context.observations.n_observed, 1)
 
-    def sample(self, state: UncollapsedGibbsState) -> Sample:
+    def sample(self, context: Context, state: UncollapsedGibbsState) -> Sample:
         """A copy of what is of interest; unused features are left out."""
-        observations, values = state.observations, state.values
+        observations, values = context.observations, state.values
         used = state.statistics.counts > 0
-        components = observations.from_layout(state.components[used])
+        components = observations.layout.restore(state.components[used])
         return Sample(
             assignments=state.assignments[:, used],
             components=components,
             components_std=np.zeros_like(components),
-            intercept=observations.from_layout(observations.centre + state.intercept),
+            intercept=observations.layout.restore(observations.centre + state.intercept),
             alpha=values.alpha,
             noise_std=values.noise_std,
             factor_std=values.factor_std,
-            log_joint=self.log_joint(state),
+            log_joint=self.log_joint(context, state),
         )
 
     def n_components_in_use(self, state: UncollapsedGibbsState) -> int:
@@ -332,8 +300,8 @@ def draw_gaussian_factors(
 ) -> FloatArray:
     """A given Z under Gaussian priors, K x D: the factors of a column together."""
     draws = np.empty_like(statistics.cross)
-    for g in range(observations.n_groups):
-        columns = slice(observations.group_start[g], observations.group_start[g + 1])
+    for g in range(observations.layout.n_groups):
+        columns = slice(observations.layout.group_start[g], observations.layout.group_start[g + 1])
         cross = statistics.cross[:, columns]
         draws[:, columns] = draw_factors(
             statistics.gram[g], cross, noise_precision, prior_precision, rng

@@ -7,15 +7,13 @@ rows of a piece. Sparse data are made dense piece by piece: a birth looks at eve
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ibp.data import Observations
-from ibp.kernels.uncollapsed_gibbs import RowModel, sample_rows
+from ibp.kernels.uncollapsed_gibbs import RowModel, RowPiece, Slots, sample_rows
+from ibp.methods.context import Context
 from ibp.parallel import ranges
 
 FloatArray = npt.NDArray[np.float64]
@@ -29,47 +27,23 @@ SPARE_SLOTS = 4
 GROWTH = 1.5
 
 
-@dataclass
-class Slots:
-    """The features of a sweep and room for more; a slot that no row has is free.
+def with_spare_slots(assignments: BitArray, factors: FloatArray, n_spare: int) -> Slots:
+    """Copies of Z and A, A in the user's column order, with some free slots."""
+    counts = np.count_nonzero(assignments, axis=0).astype(np.int64)
+    fresh = np.zeros(counts.size, dtype=bool)
+    return grown(Slots(assignments, counts, factors, factors @ factors.T, fresh), n_spare)
 
-    Attributes
-    ----------
-    assignments : ndarray of shape (N, S), uint8
-        Z.
-    counts : ndarray of shape (S,)
-        m.
-    components : ndarray of shape (S, D)
-        A, in the user's column order.
-    gram : ndarray of shape (S, S)
-        A A'.
-    fresh : ndarray of shape (S,), bool
-        Which slots were filled in the present piece.
-    """
 
-    assignments: BitArray
-    counts: npt.NDArray[np.int64]
-    components: FloatArray
-    gram: FloatArray
-    fresh: npt.NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, assignments: BitArray, components: FloatArray, n_spare: int) -> Slots:
-        """Copies, with some free slots."""
-        counts = np.count_nonzero(assignments, axis=0).astype(np.int64)
-        fresh = np.zeros(counts.size, dtype=bool)
-        slots = cls(assignments, counts, components, components @ components.T, fresh)
-        slots.grow(n_spare)
-        return slots
-
-    def grow(self, n_more: int) -> None:
-        """Add free slots."""
-        n_slots = self.counts.size + n_more
-        self.assignments = enlarged(self.assignments, (self.assignments.shape[0], n_slots))
-        self.counts = enlarged(self.counts, (n_slots,))
-        self.components = enlarged(self.components, (n_slots, self.components.shape[1]))
-        self.gram = enlarged(self.gram, (n_slots, n_slots))
-        self.fresh = enlarged(self.fresh, (n_slots,))
+def grown(slots: Slots, n_more: int) -> Slots:
+    """A copy with more free slots."""
+    n_slots = slots.counts.size + n_more
+    return Slots(
+        enlarged(slots.assignments, (slots.assignments.shape[0], n_slots)),
+        enlarged(slots.counts, (n_slots,)),
+        enlarged(slots.factors, (n_slots, slots.factors.shape[1])),
+        enlarged(slots.gram, (n_slots, n_slots)),
+        enlarged(slots.fresh, (n_slots,)),
+    )
 
 
 def enlarged(array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
@@ -80,63 +54,49 @@ def enlarged(array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any
 
 
 def sweep_rows(
-    observations: Observations,
-    offset: FloatArray,
-    slots: Slots,
-    model: RowModel,
-    rng: np.random.Generator,
-    should_stop: Callable[[], bool],
-) -> int:
-    """Sample every row of Z once; returns how many entries changed.
+    context: Context, offset: FloatArray, slots: Slots, model: RowModel
+) -> tuple[Slots, int]:
+    """Sample every row of Z once; returns the slots and how many entries changed.
 
     ``offset`` is what X is centred by, in the user's column order. Told to stop, it leaves the
     remaining pieces as they are.
     """
+    observations = context.observations
     n_changed = 0
     piece_rows = max(1, min(PIECE_ROWS, PIECE_ENTRIES // max(observations.n_features, 1)))
     for rows in ranges(observations.n_samples, piece_rows):
-        if should_stop():
+        if context.should_stop():
             break
-        n_changed += _sweep_piece(observations.values[rows], offset, slots, rows, model, rng)
-    return n_changed
+        block = observations.source.rows(rows)
+        slots, changed = _sweep_piece(block, offset, slots, rows, model, context.rng)
+        n_changed += changed
+    return slots, n_changed
 
 
 def _sweep_piece(
-    values: Any,
+    block: Any,
     offset: FloatArray,
     slots: Slots,
     rows: slice,
     model: RowModel,
     rng: np.random.Generator,
-) -> int:
-    """Sample some rows; ``values`` are theirs."""
-    dense = values if isinstance(values, np.ndarray) else values.toarray()
+) -> tuple[Slots, int]:
+    """Sample some rows; ``block`` is what X has there."""
+    dense = block if isinstance(block, np.ndarray) else block.toarray()
     centred = dense - offset
     observed = ~np.isnan(centred)
-    complete = observed.all(axis=1)
+    complete = np.asarray(observed.all(axis=1))
     if not complete.all():
         centred[~observed] = 0.0
-    linear = centred @ slots.components.T
+    piece = RowPiece(centred, observed, complete, centred @ slots.factors.T)
     slots.fresh[:] = False
     row, n_changed = 0, 0
     while True:
-        row, changed = sample_rows(
-            row,
-            centred,
-            observed,
-            complete,
-            linear,
-            slots.assignments[rows],
-            slots.counts,
-            slots.components,
-            slots.gram,
-            slots.fresh,
-            model,
-            rng,
-        )
+        own = slots._replace(assignments=slots.assignments[rows])
+        row, changed = sample_rows(row, piece, own, model, rng)
         n_changed += int(changed)
         if row == centred.shape[0]:
-            return n_changed
-        n_more = int(GROWTH * slots.counts.size) - slots.counts.size + 1
-        slots.grow(n_more)
-        linear = enlarged(linear, (centred.shape[0], slots.counts.size))
+            return slots, n_changed
+        slots = grown(slots, int(GROWTH * slots.counts.size) - slots.counts.size + 1)
+        products = enlarged(piece.products, (centred.shape[0], slots.counts.size))
+        piece = piece._replace(products=products)

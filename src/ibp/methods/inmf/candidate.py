@@ -1,4 +1,4 @@
-"""q of INMF for one number of features, and the objective L that compares such solutions.
+"""q of INMF for one number of features, and the objective L that compares such candidates.
 
 The equations are in `ibp.methods.inmf.method`.
 """
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.special import betaln, digamma, entr, gammaln
 
 from ibp.data import Observations
-from ibp.model import GaussianFactors, Hyperparameters, NoIntercept, Statistics, squared_error
+from ibp.model import Hyperparameters, Statistics, squared_error
 from ibp.model.expectation_propagation import log_prior_constant
 from ibp.model.ibp_prior import harmonic_number
 from ibp.model.statistics import sums_by_column
@@ -47,7 +47,7 @@ class FeatureProbabilities:
 
 
 @dataclass
-class Solution:
+class Candidate:
     """q for one number of features; columns are in layout order.
 
     Attributes
@@ -107,27 +107,19 @@ class Solution:
 
     def squared_error(self, observations: Observations) -> float:
         """Sum over observed entries of (x - e m)^2."""
-        factors = GaussianFactors(self.mean, self.variance)
-        return squared_error(
-            observations,
-            self.statistics,
-            factors,
-            NoIntercept.of_width(observations.n_features),
-            expected=False,
-            codes=self.probabilities,
-        )
+        return squared_error(observations, self.statistics, self.mean, codes=self.probabilities)
 
     def code_variance(self, observations: Observations) -> float:
         """Sum over observed entries of Var[z] m^2."""
         spread = np.maximum(self.statistics.totals - self.statistics.own, 0.0)
-        return float(sums_by_column(spread, observations, self.mean**2).sum())
+        return float(sums_by_column(spread, observations.layout, self.mean**2).sum())
 
     def expected_squared_error(self, observations: Observations) -> float:
         """Sum over observed entries of E[(x - z a)^2]."""
-        moments = self.second_moments()
+        moments, layout = self.second_moments(), observations.layout
         factor_variance = 0.0
-        for g in range(observations.n_groups):
-            columns = slice(observations.group_start[g], observations.group_start[g + 1])
+        for g in range(layout.n_groups):
+            columns = slice(layout.group_start[g], layout.group_start[g + 1])
             factor_variance += float(np.vdot(moments[g], self.covariance[columns].sum(axis=0)))
         return (
             self.squared_error(observations)
@@ -141,37 +133,34 @@ def code_entropy(probabilities: FloatArray) -> float:
     return float((entr(probabilities) + entr(1.0 - probabilities)).sum())
 
 
-def updated_hyperparameters(observations: Observations, solution: Solution) -> Hyperparameters:
+def updated_hyperparameters(observations: Observations, candidate: Candidate) -> Hyperparameters:
     """The conjugate updates of tau_X, tau_A and alpha; known ones stay."""
-    old = solution.hyperparameters
+    old = candidate.hyperparameters
     if not old.learned:
         return old
-    k, d = solution.mean.shape
-    second_moment = float((solution.mean**2).sum() + solution.variance.sum())
-    return Hyperparameters(
-        noise_precision=old.noise_precision.updated(
-            0.5 * observations.n_observed, 0.5 * solution.expected_squared_error(observations)
-        ),
-        factor_precision=old.factor_precision.updated(0.5 * k * d, 0.5 * second_moment),
-        alpha=old.alpha.updated(k, harmonic_number(observations.n_samples)),
+    return old.updated(
+        observations,
+        candidate.n_components,
+        candidate.expected_squared_error(observations),
+        float((candidate.mean**2).sum() + candidate.variance.sum()),
     )
 
 
-def objective(observations: Observations, solution: Solution) -> float:
+def objective(observations: Observations, candidate: Candidate) -> float:
     """L; the Gaussian part of every ln Z_j is in the error that its means leave."""
-    k, d = solution.mean.shape
-    hyperparameters = solution.hyperparameters
+    k, d = candidate.mean.shape
+    hyperparameters = candidate.hyperparameters
     noise, alpha = hyperparameters.noise_precision, hyperparameters.alpha
-    error = solution.squared_error(observations) + solution.code_variance(observations)
+    error = candidate.squared_error(observations) + candidate.code_variance(observations)
     return float(
         0.5 * observations.n_observed * (noise.mean_log - np.log(2.0 * np.pi))
         - 0.5 * noise.mean * error
-        + solution.log_partition.sum()
+        + candidate.log_partition.sum()
         + k * d * log_prior_constant(hyperparameters.factor_precision.mean_log)
-        + solution.sticks.log_evidence()
+        + candidate.sticks.log_evidence()
         + k * alpha.mean_log
         - gammaln(k + 1.0)
         - alpha.mean * harmonic_number(observations.n_samples)
-        + solution.entropy
+        + candidate.entropy
         - hyperparameters.divergence()
     )

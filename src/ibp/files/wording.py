@@ -1,4 +1,4 @@
-"""What is wrong with a file, in one sentence."""
+"""Words for what is wrong with a file."""
 
 from __future__ import annotations
 
@@ -6,19 +6,13 @@ import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
+from ibp.errors import DataFileError, quoted
+
 # What to do with a matrix that does not fit into memory.
 SMALLER = (
     "save the matrix as float32 in a .npy file, which is read piece by piece, or as a sparse .npz "
     "file, or take fewer rows"
 )
-
-
-class DataFileError(ValueError):
-    """A data file that cannot be read, or a result that cannot be written.
-
-    Its text is one sentence for the person who named the file: which file, where in it, what is
-    there, and what to do.
-    """
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -36,14 +30,6 @@ def listed(words: Iterable[str], last: str = "and", limit: int = 12) -> str:
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} {last} {words[-1]}"
-
-
-def quoted(text: object, limit: int = 40) -> str:
-    """Text from a file in quotes, on one line, with what cannot be printed spelt out."""
-    text = str(text)
-    text = text if len(text) <= limit else text[: limit - 1] + "…"
-    plain = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return f'"{"".join(plain)}"'
 
 
 def counted(number: int, thing: str) -> str:
@@ -69,13 +55,16 @@ def ending(path: Path) -> str:
 def damaged(path: Path) -> DataFileError:
     """The sentence for a file that breaks off or makes no sense."""
     return DataFileError(
-        f"{path.name} is damaged, cut short, or not a {ending(path)} file; save or copy it again."
+        f"is damaged, cut short, or not a {ending(path)} file",
+        "save or copy it again",
+        file=path.name,
     )
 
 
 def needs_package(source: str, error: ImportError, extra: str) -> DataFileError:
     """The sentence for a file whose kind needs a package that is not installed."""
     return DataFileError(
-        f"{source} needs the package {error.name}, which is not installed; "
-        f'run pip install "ibp[{extra}]".'
+        f"needs the package {error.name}, which is not installed",
+        f'run pip install "ibp[{extra}]"',
+        file=source,
     )

@@ -1,0 +1,127 @@
+"""Where the rows of a data matrix come from.
+
+A source knows its shape and the type of its numbers, and gives rows as a block, dense or CSR, NaN
+where an entry is missing. Nothing else of X is seen outside this package, so that rows may as well
+be read from a file, block by block.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+Block = Any  # a dense array or a CSR array
+Rows = slice | npt.NDArray[np.integer]
+
+
+class RowSource(Protocol):
+    """The rows of a matrix of N x D numbers."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """N and D."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the numbers in a block: float32 or float64."""
+        ...
+
+    def rows(self, rows: Rows) -> Block:
+        """Some rows, consecutive ones by a slice or any by their numbers; not to be changed."""
+        ...
+
+
+class DenseRows:
+    """Rows of an array in memory; consecutive ones are a view."""
+
+    def __init__(self, values: npt.NDArray[np.floating]) -> None:
+        # Read-only whatever it was: nothing here changes X, and kernels see one type of array.
+        self._values = np.ascontiguousarray(values).view()
+        self._values.flags.writeable = False
+        self.shape: tuple[int, int] = (values.shape[0], values.shape[1])
+        self.dtype = values.dtype
+
+    def rows(self, rows: Rows) -> Block:
+        """Some rows."""
+        return self._values[rows]
+
+
+class MappedRows:
+    """Rows of an array that lies in a file; only the rows asked for are read or converted."""
+
+    def __init__(self, values: npt.NDArray[Any]) -> None:
+        self._values = values
+        self.shape: tuple[int, int] = (values.shape[0], values.shape[1])
+        floating = values.dtype in (np.float32, np.float64)
+        self.dtype = np.dtype(values.dtype if floating else np.float64)
+
+    def rows(self, rows: Rows) -> Block:
+        """Some rows, in memory order of rows."""
+        block = np.ascontiguousarray(self._values[rows], dtype=self.dtype).view(np.ndarray)
+        block.flags.writeable = False
+        return block
+
+
+class SparseRows:
+    """Rows of a CSR matrix in memory; consecutive ones share its memory."""
+
+    def __init__(self, values: sparse.csr_array) -> None:
+        self._values = values
+        self.shape: tuple[int, int] = values.shape
+        self.dtype = values.dtype
+
+    def rows(self, rows: Rows) -> Block:
+        """Some rows."""
+        x = self._values
+        if not isinstance(rows, slice):
+            return x[rows]
+        start, stop, _ = rows.indices(self.shape[0])
+        first, last = x.indptr[start], x.indptr[stop]
+        parts = (x.data[first:last], x.indices[first:last])
+        bounds = x.indptr[start : stop + 1] - first
+        return sparse.csr_array((*parts, bounds), shape=(stop - start, x.shape[1]), copy=False)
+
+
+class ConvertedRows:
+    """Rows of another source in another type, converted block by block."""
+
+    def __init__(self, source: RowSource, dtype: npt.DTypeLike) -> None:
+        self._source = source
+        self.shape = source.shape
+        self.dtype = np.dtype(dtype)
+
+    def rows(self, rows: Rows) -> Block:
+        """Some rows."""
+        return self._source.rows(rows).astype(self.dtype)
+
+
+def as_source(matrix: Any) -> RowSource:
+    """The source of a matrix that has been validated, or the source that is given."""
+    if isinstance(matrix, np.memmap):
+        return MappedRows(matrix)
+    if isinstance(matrix, np.ndarray):
+        return DenseRows(matrix)
+    return SparseRows(matrix) if sparse.issparse(matrix) else matrix
+
+
+def is_sparse(source: RowSource) -> bool:
+    """Whether a source gives CSR blocks."""
+    return bool(sparse.issparse(source.rows(slice(0, 0))))
+
+
+def all_rows(source: RowSource) -> Block:
+    """The whole matrix, for a method that cannot do with less; a view if it is in memory."""
+    return source.rows(slice(0, source.shape[0]))
+
+
+def in_double_precision(source: RowSource) -> RowSource:
+    """The same numbers as float64; converted once if they are in memory."""
+    if source.dtype == np.float64:
+        return source
+    if isinstance(source, DenseRows | SparseRows):
+        return as_source(all_rows(source).astype(np.float64))
+    return ConvertedRows(source, np.float64)

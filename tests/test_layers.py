@@ -1,0 +1,186 @@
+"""The declared order of the layers: a module imports from its own layer or a lower one only."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import ibp
+
+ROOT = Path(ibp.__file__).resolve().parent
+
+# The lowest layer first. A name stands for a module or a package below `ibp` with all it holds;
+# the longest name that fits a module counts.
+LAYERS = (
+    ("compiled", "blas", "random_state", "parallel", "errors"),
+    ("submodular",),
+    ("data",),
+    ("model",),
+    ("kernels",),
+    ("starts",),
+    ("methods",),
+    ("stopping", "loop"),
+    (
+        "evaluate",
+        "estimators",
+        "persistence",
+        "registry",
+        "validation",
+        "agreement",
+        "comparison",
+        "traces",
+        "datasets",
+    ),
+    # The last two are the names that users import, and `python -m ibp`.
+    ("files", "plots", "report", "cli", "__init__", "__main__"),
+)
+
+# Imports that point upwards: importer, imported, and why. Where the import waits until it is
+# needed, the reason stands beside it in the source, too.
+UPWARDS: dict[tuple[str, str], str] = {
+    ("methods.beam_search.method", "stopping"): "the unit of X and the relative change",
+    ("methods.inmf.method", "stopping"): "the unit of X",
+    ("methods.uncollapsed_gibbs.method", "stopping"): "the unit of X",
+    ("persistence", "files"): "the package of the next",
+    ("persistence", "files.atomic"): "models are written all or nothing, as all files are",
+}
+
+
+class Import(NamedTuple):
+    """One module that another imports."""
+
+    importer: str
+    imported: str
+    line: int
+    eager: bool
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module of the library, named from below `ibp`; a package is its `__init__`."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" and parts[1:] else parts)] = path
+    return found
+
+
+def for_typing_only(node: ast.AST) -> bool:
+    """Whether a statement is ``if TYPE_CHECKING:``."""
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+
+
+def statements(tree: ast.AST, eager: bool = True) -> Iterator[tuple[ast.stmt, bool]]:
+    """The imports of a module, and whether they happen when it is imported itself."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node, eager
+        later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        yield from statements(node, eager and not later and not for_typing_only(node))
+
+
+def targets(node: ast.stmt) -> Iterator[str]:
+    """The modules of the library that a statement imports, named from below `ibp`."""
+    known = modules()
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    else:
+        assert isinstance(node, ast.ImportFrom) and node.level == 0, "imports are absolute"
+        # `from ibp.model import factors` imports a module, `... import Factors` a name of one.
+        names = [
+            inner if inner.removeprefix("ibp.") in known else node.module
+            for alias in node.names
+            for inner in [f"{node.module}.{alias.name}"]
+            if inner != "ibp.__version__"  # it is there before any module is
+        ]
+    for name in names:
+        if name == "ibp":
+            yield "__init__"
+        elif name.startswith("ibp."):
+            assert name.removeprefix("ibp.") in known, f"there is no {name}"
+            yield name.removeprefix("ibp.")
+
+
+def with_packages(imported: str, importer: str) -> Iterator[str]:
+    """A module and the packages that Python imports before it, but for the importer's own."""
+    parts = imported.split(".")
+    for stop in range(1, len(parts)):
+        package = ".".join(parts[:stop])
+        if not importer.startswith(f"{package}."):
+            yield package
+    yield imported
+
+
+@cache
+def imports() -> tuple[Import, ...]:
+    """All that modules of the library import from one another."""
+    return tuple(
+        Import(importer, imported, node.lineno, eager)
+        for importer, path in modules().items()
+        for node, eager in statements(ast.parse(path.read_text(encoding="utf-8")))
+        for target in targets(node)
+        for imported in with_packages(target, importer)
+        if imported != importer
+    )
+
+
+def layer_of(module: str) -> int:
+    """The number of a module's layer."""
+    fitting = {
+        name: number
+        for number, names in enumerate(LAYERS)
+        for name in names
+        if module == name or module.startswith(f"{name}.")
+    }
+    assert fitting, f"ibp.{module} has no layer"
+    return fitting[max(fitting, key=len)]
+
+
+def upwards() -> set[tuple[str, str]]:
+    """Pairs of modules of which the lower imports the higher."""
+    return {
+        (importer, imported)
+        for importer, imported, _, _ in imports()
+        if layer_of(importer) < layer_of(imported)
+    }
+
+
+def test_every_module_has_a_layer_and_every_layer_modules():
+    layers = {layer_of(module) for module in modules()}
+    assert layers == set(range(len(LAYERS)))
+
+
+def test_modules_import_from_their_own_layer_or_lower_ones():
+    places = {
+        (importer, imported): f"ibp.{importer}:{line} imports ibp.{imported}"
+        for importer, imported, line, _ in imports()
+    }
+    wrong = sorted(places[pair] for pair in upwards() - UPWARDS.keys())
+    assert not wrong, "\n".join(wrong)
+
+
+def test_imports_that_may_point_upwards_are_there():
+    assert UPWARDS.keys() <= upwards()
+
+
+def test_late_imports_that_point_upwards_have_their_reason_beside_them():
+    for importer, imported, line, eager in imports():
+        if (importer, imported) in UPWARDS and not eager:
+            lines = modules()[importer].read_text(encoding="utf-8").splitlines()
+            beside = "#" in lines[line - 1] or lines[line - 2].lstrip().startswith("#")
+            assert beside, f"ibp.{importer}:{line}"
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    waiting: dict[str, set[str]] = {module: set() for module in modules()}
+    for importer, imported, _, eager in imports():
+        if eager:
+            waiting[importer].add(imported)
+    while ready := {module for module, needed in waiting.items() if not needed}:
+        waiting = {
+            module: needed - ready for module, needed in waiting.items() if module not in ready
+        }
+    assert not waiting, f"in a circle, or above one: {sorted(waiting)}"
