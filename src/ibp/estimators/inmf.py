@@ -168,12 +168,12 @@ restart_kept_, restart_similarity_, notes_
 
     def _frozen(self) -> Any:
         from ibp.methods.inmf.candidate import FeatureProbabilities
-        from ibp.methods.inmf.rows import FrozenINMF  # compiled code: loaded when it is needed
+        from ibp.methods.soft_rows import FrozenMeanField  # compiled code: loaded when needed
 
         sticks = FeatureProbabilities(self.stick_parameters_[:, 0], self.n_samples_fit_)
-        return FrozenINMF(
+        return FrozenMeanField(
             self.components_,
-            self.components_covariance_,
             sticks.log_odds(),
             self.noise_std_**-2.0,
+            covariance=self.components_covariance_,
         )

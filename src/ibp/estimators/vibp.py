@@ -50,14 +50,14 @@ class MeanFieldVIBP(SoftAssignmentModel):
         self.evidence_parts_ = {name: float(value) for name, value in vars(evidence).items()}
 
     def _frozen(self) -> Any:
-        from ibp.methods.mean_field.rows import FrozenMeanField  # compiled code
+        from ibp.methods.soft_rows import FrozenMeanField  # compiled code
 
         return FrozenMeanField(
             self.components_,
-            self.components_std_**2,
-            self.intercept_,
             self._log_odds(),
             self.noise_std_**-2.0,
+            self.components_std_**2,
+            self.intercept_,
         )
 
 

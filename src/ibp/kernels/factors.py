@@ -151,33 +151,18 @@ def feature_evidence(k, factors, prior):
 
 
 @kernel
-def quadratic_form(observed, mean, variance, noise_precision, packed, quadratic, total_variance):
-    """W and the variance term of `ibp.model.row_objective` for rows that observe some columns.
+def complete_form(weighted, columns, mean, form):
+    """The form of rows that miss nothing, `ibp.kernels.row_forms` says of what.
 
-    ``observed`` flags the layout columns; ``packed`` (K x D floats) is work space. Fills
-    ``quadratic`` and ``total_variance``, the sum of Var[a_kd] over the observed columns.
+    ``weighted`` and ``mean`` are K x D, the first with the noise precision in it.
     """
     n_components, n_features = mean.shape
-    n_observed = 0
-    for d in range(n_features):
-        if observed[d]:
-            n_observed += 1
-    whole = n_observed == n_features
     for k in range(n_components):
         total = 0.0
-        j = 0
         for d in range(n_features):
-            if observed[d]:
-                total += variance[k, d]
-                if not whole:
-                    packed[k, j] = mean[k, d]
-                    j += 1
-        total_variance[k] = total
-    for k in range(n_components):
+            total += columns.constant[d, k]
+        form.constant[k] = total
         for j in range(k + 1):
-            if whole:
-                entry = noise_precision * dot(mean[k], mean[j])
-            else:
-                entry = noise_precision * dot(packed[k, :n_observed], packed[j, :n_observed])
-            quadratic[k, j] = entry
-            quadratic[j, k] = entry
+            entry = dot(weighted[k], mean[j])
+            form.quadratic[k, j] = entry
+            form.quadratic[j, k] = entry

@@ -8,36 +8,14 @@ so a pass over a row costs O(K^2) and does not look at X.
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from ibp.compiled import kernel
-from ibp.kernels.block_rows import form_of_own
 from ibp.kernels.factors import dot
-from ibp.kernels.records import Form, Gaps
+from ibp.kernels.row_forms import Form, missing_of_row, own_form
 
 LARGE = 1e300
-
-
-class Forms(NamedTuple):
-    """The forms that rows share, and what forms of single rows are made of.
-
-    Attributes
-    ----------
-    noise_precision : float
-        E[tau_X].
-    quadratic, constant : ndarrays of shapes (F, K, K), (F, K)
-        W, and what X E[A]' loses to intercept and variances.
-    mean_by_column, constant_by_column : ndarrays of shape (D, K)
-        E[A] and the constant's terms by layout position; not filled in if all rows share a form.
-    """
-
-    noise_precision: float
-    quadratic: np.ndarray
-    constant: np.ndarray
-    mean_by_column: np.ndarray
-    constant_by_column: np.ndarray
 
 
 @kernel
@@ -65,33 +43,32 @@ def pass_over_row(linear, quadratic, probabilities):
 
 
 @kernel
-def update_rows(products, log_odds, forms, gaps, tolerance, max_passes, probabilities):
+def update_rows(
+    products, log_odds, forms, columns, covariance, gaps, tolerance, max_passes, probabilities
+):
     """Passes over every row of ``probabilities`` (n x K) until none moves more than the tolerance.
 
-    ``products`` is X E[A]' of the rows; l = log_odds + noise_precision (products - constant). What
-    a row without a shared form misses is taken away from form 0. Forms may be any symmetric
-    matrices; only those of single rows are taken to be sums over columns of E[a] E[a]'. At least
+    ``products`` is X times the weighted E[A]' of the rows; l = log_odds + products - constant.
+    ``columns`` is None if no row of X misses anything; ``covariance`` is as in `own_form`. At least
     one pass is made. Returns the rows' entropies.
     """
     n_rows, n = products.shape
     entropy = np.empty(n_rows)
     linear = np.empty(n)
-    own_gaps = Gaps(
-        gaps.missing_start, gaps.missing, forms.mean_by_column, forms.constant_by_column
-    )
-    complete = Form(forms.quadratic[0], forms.constant[0], np.zeros(n))
-    own = Form(np.empty((n, n)), np.empty(n), np.empty(n))
+    if columns is not None:
+        complete = Form(forms.quadratic[0], forms.constant[0])
+        own = Form(np.empty((n, n)), np.empty(n))
     for i in range(n_rows):
-        form = gaps.form_of_row[i]
-        if form < 0:
-            form_of_own(i, forms.noise_precision, own_gaps, complete, own)
-            quadratic, constant = own.quadratic, own.constant
+        number = gaps.form_of_row[i]
+        if columns is not None and number < 0:
+            own_form(missing_of_row(i, gaps), columns, covariance, complete, own)
+            form = own
         else:
-            quadratic, constant = forms.quadratic[form], forms.constant[form]
+            form = Form(forms.quadratic[number], forms.constant[number])
         for k in range(n):
-            linear[k] = log_odds[k] + forms.noise_precision * (products[i, k] - constant[k])
+            linear[k] = log_odds[k] + (products[i, k] - form.constant[k])
         for _ in range(max_passes):
-            entropy[i], largest = pass_over_row(linear, quadratic, probabilities[i])
+            entropy[i], largest = pass_over_row(linear, form.quadratic, probabilities[i])
             if largest <= tolerance:
                 break
     return entropy

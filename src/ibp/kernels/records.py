@@ -156,49 +156,19 @@ class RowSpace(NamedTuple):
     search: Space
 
 
-class Form(NamedTuple):
-    """The quadratic form of a row: W, the constant, and the margins that prove an optimum."""
-
-    quadratic: np.ndarray
-    constant: np.ndarray
-    needed: np.ndarray
-
-
-class Forms(NamedTuple):
-    """The quadratic forms that rows share, stacked along a first axis; form 0 is of complete rows.
+class Searches(NamedTuple):
+    """What the search of a form's rows needs, stacked like the forms themselves.
 
     Attributes
     ----------
-    noise_precision : float
-        E tau_X.
-    quadratic, constant, needed : ndarrays of shapes (F, K, K), (F, K), (F, K)
-        As in `Form`.
+    needed : ndarray of shape (F, K)
+        The margins that prove an optimum.
     prepared : Preparation
         For the exact search.
     """
 
-    noise_precision: float
-    quadratic: np.ndarray
-    constant: np.ndarray
     needed: np.ndarray
     prepared: Preparation
-
-
-class Gaps(NamedTuple):
-    """What rows miss whose form is their own, and what each column contributes to a form.
-
-    Attributes
-    ----------
-    start, position : ndarrays of int64
-        Row i misses the layout positions ``position[start[i]:start[i + 1]]``, sorted.
-    mean, constant : ndarrays of shape (D, K)
-        E[A] and the constant's terms by layout position.
-    """
-
-    start: np.ndarray
-    position: np.ndarray
-    mean: np.ndarray
-    constant: np.ndarray
 
 
 class Outcome(NamedTuple):
@@ -206,6 +176,8 @@ class Outcome(NamedTuple):
 
     Attributes
     ----------
+    chosen : ndarray of shape (n, K), uint8
+        The rows of Z, from which the searches start.
     failed_searches : ndarray of shape (n,), uint8
         How often the exact search of a row was in vain, one after the other; kept between calls.
     gain : ndarray of shape (n,)
@@ -216,6 +188,7 @@ class Outcome(NamedTuple):
         What each row loses when a bit flips; an empty array is left empty.
     """
 
+    chosen: np.ndarray
     failed_searches: np.ndarray
     gain: np.ndarray
     proven: np.ndarray

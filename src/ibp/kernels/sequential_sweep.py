@@ -12,12 +12,13 @@ from ibp.kernels.column_hashes import row_key
 from ibp.kernels.exact_rows import decide_row, space_for_rows
 from ibp.kernels.factors import (
     NARROW_GROUP,
+    complete_form,
     dot,
-    quadratic_form,
     update_factors,
     update_intercept,
 )
 from ibp.kernels.records import FactorSpace
+from ibp.kernels.row_forms import Form, fold_noise, own_form, space_for_columns
 from ibp.submodular.batch import EXACT
 from ibp.submodular.exact import prepare
 from ibp.submodular.records import Preparation, preparation_of
@@ -81,7 +82,7 @@ def sweep_rows(
     residual = np.empty(n_features)
     factor_space = FactorSpace(residual, np.empty((n_features, n_components)))
     observed = np.empty(n_features, dtype=np.bool_)
-    packed = np.empty((n_components, n_features))
+    missing = np.empty(n_features, dtype=np.int64)
     linear = np.empty(n_components)
     old = np.empty(n_components, dtype=np.uint8)
     space = space_for_rows(n_components)
@@ -90,8 +91,13 @@ def sweep_rows(
     # A direct-mapped cache of what rows of one missing pattern share, valid until q(A) changes.
     n_slots = min(layout.n_patterns, CACHED_PATTERNS)
     cached_pattern = np.full(n_slots, -1, dtype=np.int64)
-    quadratic = np.empty((n_slots, n_components, n_components))
-    total_variance = np.empty((n_slots, n_components))
+    # The first form is that of complete rows, from which the others are made.
+    quadratic = np.empty((n_slots + 1, n_components, n_components))
+    constant = np.empty((n_slots + 1, n_components))
+    complete, is_folded = Form(quadratic[n_slots], constant[n_slots]), False
+    no_offset = np.zeros(n_features)
+    weight = np.full(n_features, noise_precision)
+    weighted, columns = space_for_columns(n_features, n_components)
     # The exact search's preparations take room that the other optimisers need not spare.
     exact = search.optimizer == EXACT
     n_prepared = n_slots if exact else 1
@@ -123,24 +129,26 @@ def sweep_rows(
             )
             for i in range(n_slots):
                 cached_pattern[i] = -1
-            dirty = False
+            dirty, is_folded = False, False
         n = schedule.rows[position]
+        n_missing = 0
         for d in range(n_features):
             entry = values[n, layout.column_order[d]]
             observed[d] = entry == entry
             x[d] = entry - data.centre[d] if observed[d] else 0.0
+            if not observed[d]:
+                missing[n_missing] = d
+                n_missing += 1
         pattern = row_pattern[n]
         slot = max(pattern, 0) % n_slots
         prepared = preparation_of(slot if exact else 0, preparations)
         if pattern < 0 or cached_pattern[slot] != pattern:
-            quadratic_form(
-                observed,
-                mean,
-                variance,
-                noise_precision,
-                packed,
-                quadratic[slot],
-                total_variance[slot],
+            if not is_folded:
+                fold_noise(weight, mean, variance, no_offset, weighted, columns)
+                complete_form(weighted, columns, mean, complete)
+                is_folded = True
+            own_form(
+                missing[:n_missing], columns, None, complete, Form(quadratic[slot], constant[slot])
             )
             if exact:
                 prepare(quadratic[slot], prepared)
@@ -151,7 +159,7 @@ def sweep_rows(
             residual[d] = x[d] - intercept.mean[d] if observed[d] else 0.0
         for k in range(n_components):
             old[k] = assignments[n, k]
-            linear[k] = noise_precision * (dot(residual, mean[k]) - 0.5 * total_variance[slot, k])
+            linear[k] = dot(residual, weighted[k]) - constant[slot, k]
         n_changed, proven = decide_row(
             n,
             linear,

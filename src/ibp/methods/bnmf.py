@@ -39,12 +39,11 @@ import numpy.typing as npt
 
 from ibp.blas import single_threaded_blas
 from ibp.data import Observations
-from ibp.kernels.cancellation import LEAST_LEFT
-from ibp.kernels.gaps import Gaps
 from ibp.kernels.nonnegative_coordinates import descend_rows
+from ibp.kernels.row_forms import LEAST_LEFT, Form, Gaps
 from ibp.methods.base import SweepRecord
 from ibp.methods.context import Context, never
-from ibp.methods.row_forms import gaps_of
+from ibp.methods.row_forms import RowForms, gaps_of
 from ibp.methods.state import State
 from ibp.model import Known, Statistics, squared_error
 from ibp.model.hyperparameters import Hyperparameter
@@ -308,12 +307,8 @@ class RowTask(NamedTuple):
     ----------
     observations : Observations
         The data.
-    components : ndarray of shape (K, D)
-        A in the user's column order and X's precision, to multiply X by.
-    by_position : ndarray of shape (D, K)
-        A transposed, in layout order.
-    grams : ndarray of shape (F, K, K)
-        A A' over what rows of each shared pattern observe.
+    forms : RowForms
+        A, and A A' over what rows of each shared pattern observe.
     descent : Descent
         How far to go.
     codes : ndarray of shape (N, K)
@@ -321,9 +316,7 @@ class RowTask(NamedTuple):
     """
 
     observations: Observations
-    components: npt.NDArray[np.floating]
-    by_position: FloatArray
-    grams: FloatArray
+    forms: RowForms
     descent: Descent
     codes: FloatArray
 
@@ -331,12 +324,12 @@ class RowTask(NamedTuple):
 def descend_codes(task: RowTask, rows: slice) -> FloatArray:
     """New codes of some rows."""
     codes = task.codes[rows].copy()
-    products = np.asarray(task.observations.rows(rows) @ task.components.T, dtype=np.float64)
+    products = np.asarray(task.observations.rows(rows) @ task.forms.components.T, dtype=np.float64)
     descend_rows(
         np.ascontiguousarray(products),
         task.descent.penalty,
-        task.grams,
-        task.by_position,
+        task.forms.forms,
+        task.forms.columns,
         gaps_of(task.observations, rows),
         task.descent.n_passes,
         task.descent.tolerance,
@@ -357,37 +350,13 @@ def descended_codes(
     new = codes.copy()
     if codes.shape[1] == 0:
         return new
-    task = RowTask(
-        observations,
-        observations.layout.restore(factors).astype(observations.dtype),
-        np.ascontiguousarray(factors.T),
-        factor_grams(observations, factors, executor),
-        descent,
-        codes,
-    )
+    forms = RowForms(observations, factors, 1.0)
+    forms.make_all()
+    task = RowTask(observations, forms, descent, codes)
     pieces = ranges(observations.n_samples, observations.piece_rows)
     for rows, found in map_until(should_stop, executor, descend_codes, task, pieces):
         new[rows] = found
     return new
-
-
-def factor_grams(observations: Observations, factors: FloatArray, executor: Executor) -> FloatArray:
-    """A A' over what rows of each shared pattern observe, shape (F, K, K)."""
-    complete = factors @ factors.T
-    missing = observations.shared_patterns.missing[1:]
-    return np.stack([complete, *executor.map(gram_without, (complete, factors), missing)])
-
-
-def gram_without(task: tuple[FloatArray, FloatArray], missing: IntArray) -> FloatArray:
-    """A A' without some columns: by subtraction if these are few and enough digits are left."""
-    complete, factors = task
-    if 2 * missing.size <= factors.shape[1]:
-        part = factors[:, missing]
-        gram = complete - part @ part.T
-        if (gram.diagonal() >= LEAST_LEFT * complete.diagonal()).all():
-            return np.asarray(gram)
-    part = np.delete(factors, missing, axis=1)
-    return np.asarray(part @ part.T)
 
 
 class ColumnTask(NamedTuple):
@@ -406,8 +375,8 @@ def descend_columns(task: ColumnTask, columns: slice) -> FloatArray:
     descend_rows(
         np.ascontiguousarray(task.statistics.cross[:, columns].T),
         task.descent.penalty,
-        task.statistics.gram,
-        factors[:0],
+        Form(task.statistics.gram, task.statistics.totals),
+        None,
         Gaps(task.group[columns], np.zeros(factors.shape[0] + 1, dtype=np.int64), nothing),
         task.descent.n_passes,
         task.descent.tolerance,

@@ -55,7 +55,8 @@ from ibp.methods.inmf.candidate import (
     updated_hyperparameters,
 )
 from ibp.methods.inmf.growth import new_feature
-from ibp.methods.inmf.rows import FrozenINMF, RowTask, covariance_forms, update_rows
+from ibp.methods.row_forms import RowForms
+from ibp.methods.soft_rows import FrozenMeanField, RowTask, ascend_rows
 from ibp.methods.state import State
 from ibp.model import Hyperparameters, Statistics
 from ibp.parallel import map_until, ranges
@@ -104,14 +105,14 @@ class INMFState(State):
             return self.current
         return self.best
 
-    def frozen(self, layout: Layout) -> FrozenINMF:
+    def frozen(self, layout: Layout) -> FrozenMeanField:
         """The best known model, for new rows."""
         candidate = self.best_known
-        return FrozenINMF(
+        return FrozenMeanField(
             layout.restore(candidate.mean),
-            np.ascontiguousarray(candidate.covariance[layout.position_of_column]),
             candidate.sticks.log_odds(),
             candidate.hyperparameters.noise_precision.mean,
+            covariance=np.ascontiguousarray(candidate.covariance[layout.position_of_column]),
         )
 
 
@@ -249,18 +250,14 @@ class INMFMethod:
         observations = context.observations
         hyperparameters = updated_hyperparameters(observations, old)
         noise_precision = hyperparameters.noise_precision.mean
-        task = RowTask(
-            observations,
-            observations.layout.restore(old.mean).astype(observations.dtype),
-            covariance_forms(observations, old.mean, old.covariance, noise_precision),
-            old.sticks.log_odds(),
-            old.probabilities,
-        )
+        forms = RowForms(observations, old.mean, noise_precision, covariance=old.covariance)
+        forms.make_all()
+        task = RowTask(observations, forms, old.sticks.log_odds(), old.probabilities)
         pieces = ranges(observations.n_samples, observations.piece_rows)
         probabilities = np.empty_like(old.probabilities)
         entropy, n_done = np.empty(observations.n_samples), 0
         for rows, found in map_until(
-            context.should_stop, context.executor, update_rows, task, pieces
+            context.should_stop, context.executor, ascend_rows, task, pieces
         ):
             probabilities[rows], entropy[rows] = found
             n_done += 1

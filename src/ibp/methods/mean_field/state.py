@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from ibp.data import Layout, Observations
 from ibp.methods.context import Context
-from ibp.methods.mean_field.rows import RowTask, all_forms, update_rows
 from ibp.methods.mean_field.sticks import FiniteSticks, InfiniteSticks
 from ibp.methods.row_forms import RowForms
+from ibp.methods.soft_rows import RowTask, update_rows
 from ibp.methods.state import State
 from ibp.model import GaussianFactors, Hyperparameters, Intercept, Statistics, squared_error
 from ibp.model.statistics import centre_sums, sums_by_column
@@ -107,13 +107,15 @@ class MeanFieldState(State):
 
     def row_forms(self, observations: Observations) -> RowForms:
         """What the rows have in common under the present q(A), all made for pieces to share."""
-        return all_forms(
+        forms = RowForms(
             observations,
             self.factors.mean,
-            self.factors.variance,
-            self.intercept.mean,
             self.hyperparameters.noise_precision.mean,
+            variance=self.factors.variance,
+            offset=self.intercept.mean,
         )
+        forms.make_all()
+        return forms
 
     def update_factors(self, layout: Layout, *, hold_intercept: bool = False) -> None:
         """Update q(a_k) for one feature after the other, and the intercept with each.

@@ -18,7 +18,7 @@ from ibp.blas import single_threaded_blas
 from ibp.data import Observations
 from ibp.kernels.block_rows import improve_rows
 from ibp.kernels.records import Outcome
-from ibp.methods.row_forms import SearchForms
+from ibp.methods.row_forms import SearchForms, gaps_of
 from ibp.parallel import Executor, ranges
 from ibp.submodular import OPTIMIZERS
 from ibp.submodular.maximize import DOUBLE_GREEDIES
@@ -70,12 +70,11 @@ class FrozenModel:
             forms = SearchForms(
                 observations,
                 arrange(self.mean),
-                arrange(self.variance),
-                arrange(self.offset) - observations.centre,
                 self.noise_std**-2.0,
+                variance=arrange(self.variance),
+                offset=arrange(self.offset) - observations.centre,
             )
-            # All that the rows may need is made before threads share it.
-            forms.make_all(np.arange(-1 if not observations.complete else 0, forms.made.size))
+            forms.make_all()
             task = AssignmentTask(
                 forms,
                 np.log(self.counts) - np.log(self.n_samples + 1.0 - self.counts),
@@ -113,16 +112,15 @@ def assign_piece(task: AssignmentTask, rows: slice) -> tuple[npt.NDArray[np.uint
     losses = np.zeros((n if task.with_losses else 0, k))
     if task.should_stop():
         return chosen, losses
-    form_of_row = forms.patterns.forms_of(observations.row_pattern[rows])
     improve_rows(
         np.asarray(observations.rows(rows) @ forms.components.T),
         task.log_odds,
-        forms.record(),
-        form_of_row,
-        forms.gaps(rows, form_of_row),
+        forms.forms,
+        forms.searches,
+        forms.columns,
+        gaps_of(observations, rows),
         task.search,
         task.uniforms,
-        chosen,
-        Outcome(np.zeros(n, dtype=np.uint8), np.empty(n), np.empty(n, dtype=bool), losses),
+        Outcome(chosen, np.zeros(n, dtype=np.uint8), np.empty(n), np.empty(n, dtype=bool), losses),
     )
     return chosen, losses

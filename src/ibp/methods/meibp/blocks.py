@@ -26,7 +26,7 @@ from ibp.kernels.exact_rows import visit_rows
 from ibp.kernels.records import ExactSearch, Outcome
 from ibp.methods.context import Context
 from ibp.methods.meibp.state import MEIBPState
-from ibp.methods.row_forms import SearchForms
+from ibp.methods.row_forms import SearchForms, gaps_of
 from ibp.model import feature_evidence
 from ibp.model.ibp_prior import EquivalenceClasses, tangent_log_odds
 from ibp.model.statistics import centre_sums, code_sums, data_sums
@@ -132,9 +132,9 @@ class BlockTask(NamedTuple):
         The data, and what rows have in common under the present q(A).
     assignments, failed_searches
         Those of all rows; the latter None while budgets are too small to count failures.
-    rows, form_of_row, owns_a_feature, uniforms
-        The block's rows, consecutive or by their numbers; the form of each, whether it is to be
-        left as it is because it has a feature for itself, and its random numbers.
+    rows, owns_a_feature, uniforms
+        The block's rows, consecutive or by their numbers; whether each is to be left as it is
+        because it has a feature for itself, and its random numbers.
     log_odds : ndarray of shape (K,)
         The tangent of the prior's count term.
     search : Search
@@ -146,7 +146,6 @@ class BlockTask(NamedTuple):
     assignments: Codes
     failed_searches: Codes | None
     rows: Any
-    form_of_row: IntArray
     owns_a_feature: npt.NDArray[np.bool_]
     uniforms: FloatArray | None
     log_odds: FloatArray
@@ -216,6 +215,7 @@ def improve_block(
 ) -> Iterator[ImprovedRows]:
     """Optimise every row of a block by itself, in pieces; the state stays as it is."""
     budget, n_rows = settings.budget(state), owns_a_feature.size
+    forms.for_rows(rows)  # makes what the pieces share
     task = BlockTask(
         context.observations,
         forms,
@@ -223,7 +223,6 @@ def improve_block(
         # What a small budget did not find says little about a large one.
         state.failed_searches if budget == settings.node_budget else None,
         rows,
-        forms.for_rows(rows),
         owns_a_feature,
         settings.uniforms(context.rng, n_rows, state.n_components),
         log_odds,
@@ -251,13 +250,14 @@ def improve_piece(task: BlockTask, part: slice) -> ImprovedRows:
     improve_rows(
         products,
         task.log_odds,
-        forms.record(),
-        task.form_of_row[part],
-        forms.gaps(which, task.form_of_row[part]),
+        forms.forms,
+        forms.searches,
+        forms.columns,
+        gaps_of(observations, which),
         task.search,
         uniforms if uniforms is None or len(uniforms) == 1 else uniforms[part],
-        new,
         Outcome(
+            new,
             np.zeros(n_rows, dtype=np.uint8) if failed is None else failed,
             gain,
             proven,
@@ -351,16 +351,15 @@ def visit_one_by_one(
     for part in ranges(rows.size, ROWS_ONE_BY_ONE):
         which = rows[part]
         block = observations.rows(which)
-        form_of_row, quadratic, constant, prepared = forms.one_each(which)
+        form_of_row, own_forms, prepared = forms.one_each(which)
         products = np.asarray(block @ forms.components.T)
-        likelihood = forms.noise_precision * (products - constant[form_of_row])
         old = state.assignments[which]
         new = old.copy()
         changed, proven = visit_rows(
             which,
-            likelihood,
+            products - own_forms.constant[form_of_row],
             form_of_row,
-            quadratic,
+            own_forms.quadratic,
             prepared,
             new,
             state.row_context(),

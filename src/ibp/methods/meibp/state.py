@@ -176,9 +176,9 @@ class MEIBPState(State):
         return SearchForms(
             context.observations,
             self.factors.mean,
-            self.factors.variance,
-            self.intercept.mean,
             self.hyperparameters.noise_precision.mean,
+            variance=self.factors.variance,
+            offset=self.intercept.mean,
         )
 
 

@@ -1,4 +1,4 @@
-"""Rows of q(Z) under one q(A): pieces of training rows, and new rows that are brought to rest."""
+"""Rows of a factorised q(Z) under one q(A): pieces of rows, and new rows brought to rest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from scipy.special import expit
 from ibp.blas import single_threaded_blas
 from ibp.data import Observations
 from ibp.kernels import mean_field_rows
-from ibp.kernels.mean_field_rows import Forms
 from ibp.methods.context import never
 from ibp.methods.row_forms import RowForms, gaps_of
 from ibp.model.statistics import code_sums, data_sums
@@ -62,26 +61,15 @@ class UpdatedRows(NamedTuple):
     n_changed: int
 
 
-def all_forms(
-    observations: Observations,
-    mean: FloatArray,
-    variance: FloatArray,
-    offset: FloatArray,
-    noise_precision: float,
-) -> RowForms:
-    """The forms of all rows, made before pieces share them; ``offset`` is about the centre."""
-    forms = RowForms(observations, mean, variance, offset, noise_precision)
-    forms.make_all(np.arange(0 if observations.complete else -1, forms.made.size))
-    return forms
-
-
 def ascend(task: RowTask, rows: slice, block: Any) -> tuple[FloatArray, FloatArray]:
     """New probabilities and entropies of some rows, of which ``block`` are the data."""
     forms, probabilities = task.forms, task.probabilities[rows].copy()
     entropy = mean_field_rows.update_rows(
         np.asarray(block @ forms.components.T, dtype=np.float64),
         task.log_odds,
-        Forms(forms.noise_precision, forms.quadratic, forms.constant, *forms.by_column),
+        forms.forms,
+        forms.columns,
+        forms.covariance,
         gaps_of(task.observations, rows),
         task.tolerance,
         task.max_passes,
@@ -100,14 +88,14 @@ def update_rows(task: RowTask, rows: slice) -> UpdatedRows:
     return UpdatedRows(new, entropy, gram, totals, data_sums(block, new - old), n_changed)
 
 
-def settle_rows(task: RowTask, rows: slice) -> FloatArray:
-    """Bring some rows to rest."""
-    return ascend(task, rows, task.observations.rows(rows))[0]
+def ascend_rows(task: RowTask, rows: slice) -> tuple[FloatArray, FloatArray]:
+    """New probabilities and entropies of some rows."""
+    return ascend(task, rows, task.observations.rows(rows))
 
 
 @dataclass(frozen=True)
 class FrozenMeanField:
-    """What is needed to place new rows, everything but whose own q(z_n) stays.
+    """What is needed to place new rows, everything but their own q(z_n) being fixed.
 
     Each row starts from the prior's probabilities and is updated coordinate by coordinate until it
     is at rest, so the answer depends on the row alone: neither on the other rows nor on the number
@@ -115,21 +103,22 @@ class FrozenMeanField:
 
     Attributes
     ----------
-    mean, variance : ndarray of shape (K, D)
-        Of q(A), in the user's column order.
-    offset : ndarray of shape (D,)
-        The intercept, likewise; zeros if there is none.
+    mean : ndarray of shape (K, D)
+        E[A], in the user's column order.
     log_odds : ndarray of shape (K,)
         theta_k, from the sticks.
     noise_precision : float
         E[tau_X].
+    variance, offset, covariance : ndarrays of shapes (K, D), (D,), (D, K, K), or None
+        As in `RowForms`, but in the user's column order, and the offset from zero.
     """
 
     mean: FloatArray
-    variance: FloatArray
-    offset: FloatArray
     log_odds: FloatArray
     noise_precision: float
+    variance: FloatArray | None = None
+    offset: FloatArray | None = None
+    covariance: FloatArray | None = None
 
     def assign(
         self,
@@ -139,18 +128,21 @@ class FrozenMeanField:
         should_stop: Callable[[], bool] = never,
     ) -> FloatArray:
         """Probabilities, shape (rows, K); told to stop, the prior's for the remaining rows."""
-        arrange = observations.layout.arrange
+        layout, variance, offset = observations.layout, self.variance, self.offset
+        covariance = self.covariance
         probabilities = np.tile(expit(self.log_odds), (observations.n_samples, 1))
         pieces = ranges(observations.n_samples, observations.piece_rows)
         with single_threaded_blas():
-            forms = all_forms(
+            forms = RowForms(
                 observations,
-                arrange(self.mean),
-                arrange(self.variance),
-                arrange(self.offset) - observations.centre,
+                layout.arrange(self.mean),
                 self.noise_precision,
+                variance=None if variance is None else layout.arrange(variance),
+                offset=None if offset is None else layout.arrange(offset) - observations.centre,
+                covariance=None if covariance is None else covariance[layout.column_order],
             )
+            forms.make_all()
             task = RowTask(observations, forms, self.log_odds, probabilities, AT_REST, MAX_PASSES)
-            for rows, found in map_until(should_stop, executor, settle_rows, task, pieces):
-                probabilities[rows] = found
+            for rows, found in map_until(should_stop, executor, ascend_rows, task, pieces):
+                probabilities[rows] = found[0]
         return probabilities
