@@ -14,7 +14,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,10 @@ from ibp.data import Observations, summarize
 from ibp.datasets import make_binary_factors
 from ibp.estimators.hyperparameters import INTERCEPT_STDS
 from ibp.evaluate import held_out_block, row_log_likelihood
+from ibp.methods.context import Context
 from ibp.methods.meibp.method import MEIBPMethod
 from ibp.model import GammaPosterior, Hyperparameters
-from ibp.parallel import Workers
+from ibp.parallel import Threads
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parent.parent / "shared" / "data"
@@ -350,15 +351,12 @@ def two_product_floor(
     return {"rows_product": first, "statistics_product": second, "floor": first + second}
 
 
-def never() -> bool:
-    """Do not stop."""
-    return False
-
-
-def observe(X: Any, n_jobs: int | None = None) -> Observations:
-    """The data as a fit with an intercept sees them."""
-    summary = summarize(X, Workers(n_jobs or os.cpu_count() or 1))
-    return Observations.from_summary(X, summary, centre=summary.means)
+def observe(X: Any) -> Context:
+    """The data as a fit with an intercept sees them, and threads for all cores."""
+    threads = Threads(os.cpu_count() or 1)
+    summary = summarize(X, threads)
+    observations = Observations.from_summary(X, summary, centre=summary.means)
+    return Context(observations, np.random.default_rng(0), threads)
 
 
 def method_from(
@@ -367,7 +365,7 @@ def method_from(
     """The method of a fit with the default settings, from a start."""
     defaults = MEIBP().get_params()
     names = ("optimizer", "row_start", "block_size", "shuffle", "node_budget")
-    settings = {name: defaults[name] for name in names} | {"n_jobs": os.cpu_count()} | changes
+    settings = {name: defaults[name] for name in names} | changes
     scale = observations.summary.std
     precision, rate = (PAPER_STD_FRACTION * scale) ** -2.0, 1e-3 * scale**2
     hyperparameters = Hyperparameters(
@@ -380,28 +378,31 @@ def method_from(
     return MEIBPMethod(start, hyperparameters, intercept_std=INTERCEPT_STDS * scale, **settings)
 
 
-def beginning(method: MEIBPMethod, observations: Observations, seed: int = 0) -> Any:
-    """The state at the start."""
+def beginning(method: Any, context: Context, n_sweeps: int = 0) -> Any:
+    """The state after so many sweeps."""
+    own = again(context)
     with single_threaded_blas():
-        return method.init(observations, np.random.default_rng(seed), never)
+        state = method.init(own)
+        for _ in range(n_sweeps):
+            method.step(own, state)
+    return state
 
 
-def duplicate(state: Any) -> Any:
-    """A copy that shares the data and the threads."""
-    shared = {id(part): part for part in (state.observations, state.workers)}
-    return copy.deepcopy(state, shared)
+def again(context: Context) -> Context:
+    """The same with a copy of its generator, so that what follows draws the same numbers."""
+    return replace(context, rng=copy.deepcopy(context.rng))
 
 
 def time_sweep(
-    method: MEIBPMethod, state: Any, repetitions: int, n_jobs: int | None = None
+    method: MEIBPMethod, context: Context, state: Any, repetitions: int, n_jobs: int | None = None
 ) -> dict[str, Any]:
     """The shortest of several times the same sweep; the state stays as it is."""
+    executor = context.executor if n_jobs is None else Threads(n_jobs)
     times = []
     for _ in range(repetitions):
-        work = duplicate(state)
-        work.workers = state.workers if n_jobs is None else Workers(n_jobs)
+        own, work = replace(again(context), executor=executor), state.copy()
         with single_threaded_blas():
-            seconds, report = seconds_of(lambda work=work: method.step(work, never))
+            seconds, report = seconds_of(lambda own=own, work=work: method.step(own, work))
         times.append(seconds)
     changed = None
     if work.n_components == state.n_components:

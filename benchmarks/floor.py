@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import common
@@ -22,13 +23,14 @@ import numpy as np
 
 from ibp.blas import single_threaded_blas
 from ibp.data import Observations
+from ibp.methods.context import Context
 from ibp.methods.meibp import blocks as meibp_blocks
 from ibp.methods.meibp.automatic_start import CodesStart
 from ibp.methods.meibp.method import MEIBPMethod
 from ibp.methods.meibp.random_start import RandomStart
 from ibp.methods.meibp.state import MEIBPState
 from ibp.model import Bound
-from ibp.parallel import ranges
+from ibp.parallel import Threads, ranges
 
 # Late enough for the exact search to have all of its budget.
 LATE = 5
@@ -85,22 +87,21 @@ class Stopwatches:
                 setattr(owner, function, before[name])
 
 
-def profile(method: MEIBPMethod, state: Any) -> dict[str, float]:
+def profile(method: MEIBPMethod, context: Context, state: Any) -> dict[str, float]:
     """Where the time of a sweep on one core goes."""
-    work = common.duplicate(state)
-    work.workers = type(work.workers)(1)
+    own, work = replace(common.again(context), executor=Threads(1)), state.copy()
     watches = Stopwatches()
-    observations = state.observations
+    observations = context.observations
     components = observations.layout.restore(state.factors.mean).astype(observations.dtype)
     with single_threaded_blas():
 
         def products() -> None:
             for rows in ranges(observations.n_samples, observations.piece_rows):
-                observations.values[rows] @ components.T  # NaN take no longer
+                observations.source.rows(rows) @ components.T  # NaN take no longer
 
         product = common.best_of(products, 3)
         with watches.attached():
-            total, _ = common.seconds_of(lambda: method.step(work, common.never))
+            total, _ = common.seconds_of(lambda: method.step(own, work))
     named = {"product X E[A]'": product, **watches.seconds}
     return {"total": total, **named, "the rest": total - sum(named.values())}
 
@@ -122,23 +123,20 @@ def main() -> None:
     measured = [floors()]
     rows, profiles = [], {}
     for missing, X in (("none", data.complete), ("20% of half", data.seen)):
-        observations = common.observe(X)
+        context = common.observe(X)
         late = CodesStart(common.perturbed(data.assignments, 0.001))
         for name, start, n_sweeps, target in (
             ("few rows change", late, LATE, 2.5),
             ("second of a random start", RandomStart(k), 0, 5.0),
         ):
-            method = common.method_from(observations, k, start)
-            state = common.beginning(method, observations)
-            state.n_sweeps = n_sweeps
-            if n_sweeps == 0:
-                with single_threaded_blas():
-                    method.step(state, common.never)
+            method = common.method_from(context.observations, k, start)
+            state = common.beginning(method, context, n_sweeps=int(start is not late))
+            state.n_sweeps += n_sweeps
             for cores, n_jobs in (("all", None), ("one", 1)):
-                timed = common.time_sweep(method, state, arguments.repetitions, n_jobs)
+                timed = common.time_sweep(method, context, state, arguments.repetitions, n_jobs)
                 rows.append({"sweep": name, "missing": missing, "cores": cores, **timed})
                 rows[-1]["target"] = target
-            profiles[f"{name}, missing: {missing}"] = profile(method, state)
+            profiles[f"{name}, missing: {missing}"] = profile(method, context, state)
             measured.append(floors())
     # Others may be at work on the machine: the best of what was measured all along.
     floor = {

@@ -35,7 +35,6 @@ from ibp.blas import single_threaded_blas
 from ibp.datasets import make_binary_factors
 from ibp.methods.beam_search.beam import BeamPass, Limits
 from ibp.methods.context import Context
-from ibp.parallel import Threads
 
 N_SAMPLES, N_FEATURES, N_COMPONENTS = 16_000, 161, 25
 # Rows that beam search places, of the sets above.
@@ -208,6 +207,14 @@ def floor_of(X: npt.NDArray[np.float32], n_components: int) -> float:
         return min(threaded, common.two_product_floor(X, n_components, 3)["floor"])
 
 
+def prepared(estimator: Any, X: npt.NDArray[np.float32]) -> tuple[Context, Any]:
+    """What a fit's method works with, and the method."""
+    executor = estimator._executor()
+    observations = estimator._observe_training_data(X, executor)
+    context = Context(observations, np.random.default_rng(0), executor)
+    return context, estimator._method(observations)
+
+
 def time_sweeps(
     case: Case, problem: Problem, repetitions: int, n_rows: int | None = None
 ) -> dict[str, Any]:
@@ -218,21 +225,20 @@ def time_sweeps(
         settings = {name: value for name, value in settings.items() if name != "factor_std"}
     estimator = case.estimator(problem.model, random_state=0, **settings)
 
-    def begin() -> tuple[Any, Any]:
-        observations = estimator._observe_training_data(X)
-        method = estimator._method(observations)
-        return method, method.init(observations, np.random.default_rng(0), common.never)
+    def begin() -> tuple[Any, Context, Any]:
+        context, method = prepared(estimator, X)
+        return method, context, method.init(context)
 
     times: list[float] = []
     with single_threaded_blas():
-        start, (method, state) = common.quietly(lambda: common.seconds_of(begin))
+        start, (method, context, state) = common.quietly(lambda: common.seconds_of(begin))
         if case.situation == "few":
             state.n_sweeps = LATE
         elif case.situation != "first rows":
-            method.step(state, common.never)
+            method.step(context, state)
         while len(times) < 2 or (len(times) < repetitions and sum(times) < PATIENCE):
-            work = common.duplicate(state)
-            seconds, report = common.seconds_of(lambda work=work: method.step(work, common.never))
+            own, work = common.again(context), state.copy()
+            seconds, report = common.seconds_of(lambda own=own, work=work: method.step(own, work))
             times.append(seconds)
     best = min(times)
     return {
@@ -354,14 +360,10 @@ def beam_row_at(sizes: Sizes, scoring: Scoring) -> dict[str, Any]:
     estimator = BEAM_CASE.estimator(problem.model, random_state=0, **settings)
     times = []
     with single_threaded_blas():
-        observations = common.quietly(
-            lambda: estimator._observe_training_data(problem.X, Threads())
-        )
-        method = estimator._method(observations)
-        context = Context(observations, np.random.default_rng(0))
+        context, method = common.quietly(lambda: prepared(estimator, problem.X))
         state = method.init(context)
         search = BeamPass(
-            observations,
+            context.observations,
             method.row_order(context, state),
             state.hyperparameters.values(),
             method.intercept_std,

@@ -29,7 +29,7 @@ from sklearn.datasets import load_digits
 from ibp import MEIBP
 from ibp.data import Observations
 from ibp.methods.meibp.assign import FrozenModel
-from ibp.parallel import Workers
+from ibp.parallel import Threads
 from ibp.submodular import OPTIMIZERS, batch
 from ibp.submodular.maximize import DOUBLE_GREEDIES
 from ibp.submodular.records import Search
@@ -163,12 +163,12 @@ def microseconds(
 
 def in_fits(optimizer: str, rows: Rows) -> tuple[FloatArray, float]:
     """Values of the rows by the search of `transform`, and its mean microseconds."""
-    frozen, workers = rows.frozen(optimizer), Workers(1)
+    frozen, executor = rows.frozen(optimizer), Threads(1)
     seconds = []
     for times in (5, 15):
         observations = Observations.from_array(np.tile(rows.values, (times, 1)))
-        seconds.append(common.best_of(lambda o=observations: frozen.assign(o, workers), 3))
-    z = frozen.assign(Observations.from_array(rows.values), workers)[0].astype(float)
+        seconds.append(common.best_of(lambda o=observations: frozen.assign(o, executor), 3))
+    z = frozen.assign(Observations.from_array(rows.values), executor)[0].astype(float)
     values = np.einsum("nk,nk->n", rows.linear - 0.5 * z @ rows.quadratic, z)
     return values, 1e6 * (seconds[1] - seconds[0]) / (10 * len(rows.values))
 

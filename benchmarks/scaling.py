@@ -52,15 +52,17 @@ def measure(n_samples: int, n_components: int, missing: bool, repetitions: int) 
         result[f"fit_{init}_seconds"] = seconds
         del model
 
-    observations = common.observe(X)
+    context = common.observe(X)
 
     def sweeps_from(start: Any, n_sweeps: int, n_before: int) -> tuple[Any, Any]:
-        method = common.method_from(observations, n_components, start, block_size=BLOCK_SIZE)
-        state = common.beginning(method, observations)
+        method = common.method_from(
+            context.observations, n_components, start, block_size=BLOCK_SIZE
+        )
+        state = common.beginning(method, context)
         state.n_sweeps = n_sweeps
         with single_threaded_blas():
             for _ in range(n_before):
-                method.step(state, common.never)
+                method.step(common.again(context), state)
         return method, state
 
     settled = sweeps_from(CodesStart(truth), LATE, 2)[1].assignments
@@ -69,7 +71,7 @@ def measure(n_samples: int, n_components: int, missing: bool, repetitions: int) 
         ("random", RandomStart(n_components), 0, 1),
     ):
         method, state = sweeps_from(start, n_sweeps, n_before)
-        timed = common.time_sweep(method, state, repetitions)
+        timed = common.time_sweep(method, context, state, repetitions)
         result[f"{name}_seconds"] = timed["seconds"]
         result[f"{name}_rows_changed"] = timed["rows_changed"]
         result[f"{name}_proven"] = timed["proven"]

@@ -26,6 +26,7 @@ from scipy import sparse
 from ibp import MEIBP
 from ibp.blas import single_threaded_blas
 from ibp.data import Observations
+from ibp.methods.context import Context
 from ibp.methods.meibp.automatic_start import CodesStart
 from ibp.methods.meibp.method import LARGEST_BLOCK
 from ibp.methods.meibp.random_start import RandomStart
@@ -96,14 +97,18 @@ def fitted(X: Any, max_iter: int) -> tuple[MEIBP, dict[str, Any]]:
     }
 
 
-def products(observations: Observations, components: Any, codes: Any, workers: Any) -> None:
-    """X E[A]' and Z'X in the pieces of a sweep."""
+def products_of(task: tuple[Observations, Any, Any], rows: slice) -> tuple[Any, Any]:
+    """X E[A]' and Z'X of some rows."""
+    observations, components, codes = task
+    block = observations.source.rows(rows)
+    return block @ components.T, data_sums(block, codes[rows])
 
-    def work(rows: slice) -> Any:
-        block = observations.values[rows]
-        return block @ components.T, data_sums(block, codes[rows])
 
-    for _ in workers.map(work, ranges(observations.n_samples, observations.piece_rows)):
+def products(context: Context, components: Any, codes: Any) -> None:
+    """The same of all rows, in the pieces of a sweep."""
+    observations = context.observations
+    pieces = ranges(observations.n_samples, observations.piece_rows)
+    for _ in context.executor.map(products_of, (observations, components, codes), pieces):
         pass
 
 
@@ -118,25 +123,22 @@ def compare(X: Any, model: MEIBP, repetitions: int) -> list[dict[str, Any]]:
         rows += [{"what": what, "type": dtype.__name__} for what in WHAT]
         products_row, few_row, second_row = rows[-3:]
         for form, values in forms.items():
-            observations = common.observe(values)
+            context = common.observe(values)
+            observations = context.observations
             method = common.method_from(observations, k, late, block_size=LARGEST_BLOCK)
-            state = common.beginning(method, observations)
+            state = common.beginning(method, context)
             state.n_sweeps = LATE
             components = observations.layout.restore(state.factors.mean).astype(dtype)
             with single_threaded_blas():
                 products_row[form] = common.best_of(
-                    lambda o=observations, c=components, s=state: products(
-                        o, c, s.assignments, s.workers
-                    ),
+                    lambda own=context, c=components, s=state: products(own, c, s.assignments),
                     repetitions,
                 )
-            timed = common.time_sweep(method, state, repetitions)
+            timed = common.time_sweep(method, context, state, repetitions)
             few_row[form], few_row[f"{form}_changed"] = timed["seconds"], timed["rows_changed"]
             method = common.method_from(observations, k, RandomStart(k))
-            state = common.beginning(method, observations)
-            with single_threaded_blas():
-                method.step(state, common.never)
-            timed = common.time_sweep(method, state, repetitions)
+            state = common.beginning(method, context, n_sweeps=1)
+            timed = common.time_sweep(method, context, state, repetitions)
             second_row[form], second_row[f"{form}_changed"] = (
                 timed["seconds"],
                 timed["rows_changed"],

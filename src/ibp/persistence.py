@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
+from ibp.atomic_files import atomic
 from ibp.errors import InvalidValueError, ModelFileError
-from ibp.files.atomic import atomic
 from ibp.registry import CARDS, card_of
 
 FORMAT = "ibp-model"

@@ -101,6 +101,7 @@ def choose_reporter(*, quiet: bool, json: bool) -> Reporter:
     if quiet:
         return Reporter()
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        # It needs Rich, which is loaded on a terminal only; and it extends the reporter above.
         from ibp.cli.screen import TerminalReporter
 
         return TerminalReporter()

@@ -158,7 +158,7 @@ def _write(
 def _write_truth(path: Path, draw: Any, force: bool) -> None:
     import numpy as np
 
-    from ibp.files.atomic import atomic
+    from ibp.atomic_files import atomic
 
     with atomic(path, force=force) as file:
         np.savez(file, assignments=draw.assignments, factors=draw.factors)

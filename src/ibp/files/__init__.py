@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ibp.atomic_files import atomic
 from ibp.errors import DataFileError
-from ibp.files.atomic import atomic
 from ibp.files.read import read_table
 from ibp.files.table import Table
 from ibp.files.write import check_target, write_codes, write_table

@@ -12,8 +12,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ibp.atomic_files import atomic
 from ibp.errors import DataFileError
-from ibp.files.atomic import atomic
 from ibp.files.table import Table
 from ibp.files.wording import did_you_mean, listed, needs_package
 

@@ -11,8 +11,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ibp.atomic_files import atomic
 from ibp.errors import MissingPackageError
-from ibp.files.atomic import atomic
 from ibp.report import wording
 from ibp.report.encoding import script_json
 

@@ -1,4 +1,4 @@
-"""Writing a file all or nothing. Needs the standard library only."""
+"""Writing a file all or nothing. This needs the standard library only."""
 
 from __future__ import annotations
 
