@@ -248,7 +248,7 @@ def test_limit_of_features(beam_width):
         assert state.n_components <= limit
         if beam_width is None:
             _, best = most_probable(observations, hyper, None, limit)
-            assert state.score == pytest.approx(best, rel=1e-10)
+            assert state.fit.score == pytest.approx(best, rel=1e-10)
     start = CodesAndFactors(np.eye(4))
     with pytest.raises(ValueError, match="n_components allows 3"):
         fitted(observations, hyper, n_components=3, start=start)
@@ -261,7 +261,7 @@ def test_stopped_search_leaves_a_usable_state(missing, intercept_std, checks):
     method = BeamSearchMethod(hyper, intercept_std, beam_width=3)
     context = Context(observations, should_stop=stop_after(checks))
     state = method.init(context)
-    before = state.score
+    before = state.fit.score
     report = method.step(context, state)
     assert report.evidence >= before
     assert state.assignments.shape == (30, report.n_components)
@@ -299,12 +299,12 @@ def test_learned_hyperparameters():
     result = run(method, observations, [np.random.default_rng(0)], max_iter=20, tol=1e-4)
     assert result.ending == "converged" and 1 < len(result.history.sweeps) <= 5
     assert np.all(np.diff(result.history.as_arrays()["evidence"]) >= 0)
-    assert result.state.hyperparameters.noise_std == pytest.approx(0.3, rel=0.1)
+    assert result.state.fit.hyperparameters.noise_std == pytest.approx(0.3, rel=0.1)
     assert result.state.n_components >= 4
     absolute = result.state.fit.intercept_mean + observations.centre
     assert absolute.shape == (36,)
     fit = evaluator(observations, 5.0)
-    again = fit.evaluate(result.state.assignments, result.state.hyperparameters)
+    again = fit.evaluate(result.state.assignments, result.state.fit.hyperparameters)
     assert again.score == pytest.approx(result.evidence, rel=1e-12)
 
 

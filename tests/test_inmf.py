@@ -20,7 +20,7 @@ from ibp.datasets import make_block_images
 from ibp.kernels.nonnegative_sites import Settings, Sites, update_sites
 from ibp.loop import run
 from ibp.methods.context import Context
-from ibp.methods.inmf.candidate import FeatureProbabilities, objective
+from ibp.methods.inmf.candidate import objective, optimal_sticks
 from ibp.methods.inmf.growth import new_feature
 from ibp.methods.inmf.method import INMFMethod
 from ibp.methods.inmf.rows import RowTask, covariance_forms, update_rows
@@ -316,7 +316,7 @@ def test_rows_agree_with_the_slow_update(seed, missing):
     observations, candidate = context.observations, state.current
     frozen = state.frozen(observations.layout)
     precision = candidate.hyperparameters.noise_precision.mean
-    log_odds = candidate.sticks.log_odds()
+    log_odds = candidate.sticks.mean_log_odds
     before = candidate.probabilities.copy()
     found, entropy = updated(observations, candidate, log_odds, precision)
     assert_array_equal(candidate.probabilities, before)
@@ -345,10 +345,10 @@ def test_common_patterns_have_a_form_of_their_own():
 
 def test_sticks():
     probabilities = np.array([[0.9, 0.1], [0.8, 0.0], [0.6, 0.2]])
-    sticks = FeatureProbabilities.of(probabilities)
-    assert_allclose(sticks.counts, [2.3, 1.0])
-    assert_allclose(sticks.failures, [1.7, 3.0])
-    assert_allclose(sticks.log_odds(), digamma([2.3, 1.0]) - digamma([1.7, 3.0]))
+    sticks = optimal_sticks(probabilities)
+    assert_allclose(sticks.first, [2.3, 1.0])
+    assert_allclose(sticks.second, [1.7, 3.0])
+    assert_allclose(sticks.mean_log_odds, digamma([2.3, 1.0]) - digamma([1.7, 3.0]))
 
 
 # The objective

@@ -146,7 +146,7 @@ def test_with_the_factors_known_the_bound_is_the_evidence(seed, missing):
     observations, Z, statistics, factors, hyper, intercept = random_state(seed, missing)
     known = Factors(factors.location, factors.scale, factors.mean, np.zeros_like(factors.mean))
     tau = hyper.noise_precision.mean
-    intercept = intercept.updated(observations, statistics, known, tau)
+    intercept = intercept.updated(observations, statistics, known.mean, tau)
     parts = bound(observations, Z, statistics, known, hyper, intercept)
     expected = 0.0
     X = all_rows(observations.source)[:, observations.layout.column_order]
@@ -183,7 +183,7 @@ def test_the_bound_is_below_the_evidence(missing):
         assert bound(*state).total <= truth + 1e-9
         before = -np.inf
         for _ in range(300):
-            intercept = intercept.updated(observations, statistics, factors, tau)
+            intercept = intercept.updated(observations, statistics, factors.mean, tau)
             update_factors(
                 factors,
                 statistics,
@@ -207,7 +207,7 @@ def test_the_update_is_where_the_bound_is_highest(seed, missing, learned):
     state = random_state(seed, missing, learned=learned)
     observations, Z, statistics, factors, hyper, intercept = state
     tau = hyper.noise_precision.mean
-    best = intercept.updated(observations, statistics, factors, tau)
+    best = intercept.updated(observations, statistics, factors.mean, tau)
     n_observed = (
         ~np.isnan(all_rows(observations.source)[:, observations.layout.column_order])
     ).sum(axis=0)
@@ -255,7 +255,7 @@ def test_no_intercept_is_nothing():
     observations, Z, statistics, factors, hyper, _ = random_state(0)
     none = NoIntercept.of_width(5)
     assert none.divergence() == 0.0
-    assert none.updated(observations, statistics, factors, 2.0) is none
+    assert none.updated(observations, statistics, factors.mean, 2.0) is none
     with_none = bound(observations, Z, statistics, factors, hyper, none)
     without = Bound(observations, statistics, factors, hyper).evidence()
     assert with_none == without

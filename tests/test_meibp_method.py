@@ -255,7 +255,7 @@ def test_factor_kernels_agree_with_the_model(seed, missing, intercept):
     reference = deepcopy(state.factors)
     noise_precision = state.hyperparameters.noise_precision.mean
     offset = state.intercept.updated(
-        context.observations, state.statistics, state.factors, noise_precision
+        context.observations, state.statistics, state.factors.mean, noise_precision
     )
     factors.update_factors(
         reference,
@@ -270,7 +270,7 @@ def test_factor_kernels_agree_with_the_model(seed, missing, intercept):
     np.testing.assert_allclose(
         state.intercept.mean,
         state.intercept.updated(
-            context.observations, state.statistics, state.factors, noise_precision
+            context.observations, state.statistics, state.factors.mean, noise_precision
         ).mean,
         rtol=1e-9,
         atol=1e-11,

@@ -24,8 +24,7 @@ from sklearn.exceptions import NotFittedError
 import ibp
 from ibp import MEIBP, plots
 from ibp.comparison import ComparedFit, Comparison, compare
-from ibp.plots.decomposition import Decomposition, Term
-from ibp.plots.reconstruction_strip import draw_strip
+from ibp.plots.reconstruction_plot import Decomposition, Term, draw_strip
 from test_contract import BINARY, NAMES, SAMPLERS, estimator
 from test_import import LOADED, run_python
 

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 
 import numpy as np
@@ -148,16 +147,16 @@ def test_cards_are_true():
         assert hasattr(model, "confidence") == (card.codes != "real")
         for label in card.labels:
             assert type(METHODS[label](3)) is card.estimator
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError):
         card.title = "another"
 
 
 def test_every_field_of_a_card_is_read():
     readers = [path for path in SOURCE.rglob("*.py") if path != SOURCE / "registry.py"]
     text = "\n".join(path.read_text(encoding="utf-8") for path in readers)
-    for field in fields(CARDS["MEIBP"]):
-        if field.name != "module":  # by the card itself, to load the class
-            assert re.search(rf"(card|card_of\([\w.]+\))\.{field.name}\b", text), field.name
+    for field in CARDS["MEIBP"]._fields:
+        if field != "module":  # by the card itself, to load the class
+            assert re.search(rf"(card|card_of\([\w.]+\))\.{field}\b", text), field
 
 
 def test_extending_a_class_keeps_its_card():

@@ -17,28 +17,9 @@ def atomic(path: str | PathLike[str], *, force: bool = False) -> Iterator[Binary
     """Open a new file for writing, which takes its name only when all has been written.
 
     The bytes go to a hidden file beside the target. If the block fails or is interrupted, that file
-    is removed, and the target is what it was.
-
-    Parameters
-    ----------
-    path : path-like
-        The file to be written. If it is a link, the file that it points to is written, and the link
-        stays.
-    force : bool
-        Whether a file that is there may be replaced. Without it, a file that appears while the
-        block runs is left alone too.
-
-    Yields
-    ------
-    file
-        Open for writing bytes.
-
-    Raises
-    ------
-    FileExistsError
-        If the target exists, and is not an ordinary file or may not be replaced.
-    OSError
-        If the target cannot be written.
+    is removed, and the target is what it was. Of a link, the file that it points to is written.
+    A target that exists, even since the block began, raises FileExistsError without ``force``, and
+    also with it if it is not an ordinary file.
     """
     target = Path(os.path.realpath(path))
     if os.path.lexists(target) and not (force and target.is_file()):

@@ -248,34 +248,16 @@ def fit_scored(
     shift: float = 0.0,
     told: Callable[[Progress, float, float | None], object] | None = None,
 ) -> ComparedFit:
-    """Fit an estimator to what is not hidden plus a shift, and score it on its way.
+    """Fit an estimator to what is not hidden plus a shift, and fill in the record on its way.
 
-    Parameters
-    ----------
-    model : estimator
-        Not fitted yet; its callbacks are replaced.
-    held_out : HeldOut
-        The data.
-    noise_std : float
-        The common noise level of the scores.
-    record : ComparedFit
-        What is filled in, with label and seed.
-    shift : float, default=0.0
-        Added to the data.
-    told : callable, default=None
-        Called after each sweep with its `Progress`, the seconds without scoring, and its score or
-        None.
-
-    Returns
-    -------
-    ComparedFit
-        The record.
+    Scores are at the common ``noise_std`` and at the model's own. ``told`` is called after each
+    sweep with its `Progress`, the seconds without scoring, and its score or None.
     """
 
     def score(fitted: Any) -> tuple[float, float]:
-        how = fitted._explain_training()
-        common, own = (held_out.score(how, std, shift) for std in (noise_std, how.noise_std))
-        return common, own
+        explanation = fitted._explain_training()
+        common = held_out.score(explanation, noise_std, shift)
+        return common, held_out.score(explanation, explanation.noise_std, shift)
 
     X = held_out.training
     if shift:

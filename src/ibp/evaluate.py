@@ -35,18 +35,10 @@ class Explanation:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Data with a block of entries that fits do not see.
+    """Data with a block of entries that fits do not see."""
 
-    Attributes
-    ----------
-    data : ndarray of shape (n_samples, n_features)
-        All of it; NaN where missing.
-    hidden : ndarray of shape (n_samples, n_features), bool
-        Rows times columns that are hidden.
-    """
-
-    data: npt.NDArray[np.floating]
-    hidden: npt.NDArray[np.bool_]
+    data: npt.NDArray[np.floating]  # all of it; NaN where missing
+    hidden: npt.NDArray[np.bool_]  # rows times columns
 
     @classmethod
     def of(
@@ -59,17 +51,7 @@ class HeldOut:
     ) -> HeldOut:
         """Hide a `held_out_block`, less columns of which nothing would be left to fit.
 
-        Parameters
-        ----------
-        data : ndarray of shape (n_samples, n_features)
-            NaN where missing.
-        random_state, fraction, rows
-            As in `held_out_block`.
-
-        Returns
-        -------
-        HeldOut
-            With at least one observed entry hidden.
+        At least one observed entry is hidden.
         """
         n_samples, n_features = data.shape
         hidden = held_out_block(n_samples, n_features, random_state, fraction=fraction, rows=rows)
@@ -92,22 +74,7 @@ class HeldOut:
         return int(np.count_nonzero(self.hidden & ~np.isnan(self.data)))
 
     def score(self, explanation: Explanation, noise_std: float, shift: float = 0.0) -> float:
-        """Mean log-likelihood of the hidden entries, by a model of the data plus a shift.
-
-        Parameters
-        ----------
-        explanation : Explanation
-            How the model explains all rows of the data.
-        noise_std : float
-            The noise level to score at.
-        shift : float, default=0.0
-            What was added to the data for the model.
-
-        Returns
-        -------
-        float
-            Mean over the hidden entries.
-        """
+        """Mean log-likelihood of the hidden entries, by a model of all rows plus a shift."""
         rows, columns = self.hidden.any(axis=1), self.hidden.any(axis=0)
         sums, counts = row_log_likelihood(
             self.data[np.ix_(rows, columns)] + shift,
@@ -164,17 +131,13 @@ def row_log_likelihood(
     source = as_source(values)
     hidden = None if hidden_from is None else as_source(hidden_from)
     squares = _sparse_squares if is_sparse(source) else _dense_squares
-    errors, counts = squares(source, codes, components, intercept, hidden)
+    errors, counts = squares(source, Explanation(codes, components, intercept, noise_std), hidden)
     constant = -0.5 * np.log(2.0 * np.pi) - np.log(noise_std)
     return counts * constant - 0.5 * errors / noise_std**2, counts
 
 
 def _dense_squares(
-    source: RowSource,
-    codes: npt.NDArray[np.generic],
-    components: FloatArray,
-    intercept: FloatArray,
-    hidden_from: RowSource | None,
+    source: RowSource, explanation: Explanation, hidden_from: RowSource | None
 ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
     """Squared errors of the counted entries of each row, and how many there are."""
     n_rows = source.shape[0]
@@ -184,7 +147,8 @@ def _dense_squares(
         counted = ~np.isnan(values)
         if hidden_from is not None:
             counted &= np.isnan(hidden_from.rows(rows))
-        prediction = reconstruct(codes[rows], components) + intercept
+        prediction = reconstruct(explanation.codes[rows], explanation.components)
+        prediction = prediction + explanation.intercept
         residual = np.where(counted, values - prediction, 0.0)
         counts[rows] = counted.sum(axis=1)
         errors[rows] = np.einsum("nd,nd->n", residual, residual)
@@ -192,18 +156,15 @@ def _dense_squares(
 
 
 def _sparse_squares(
-    source: RowSource,
-    codes: npt.NDArray[np.generic],
-    components: FloatArray,
-    intercept: FloatArray,
-    hidden_from: RowSource | None,
+    source: RowSource, explanation: Explanation, hidden_from: RowSource | None
 ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
     """The same from the stored entries: prediction^2 everywhere, corrected where x is not zero."""
     n_rows, n_columns = source.shape
     errors, counts = np.zeros(n_rows), np.zeros(n_rows, dtype=np.int64)
+    components, intercept = explanation.components, explanation.intercept
     gram, offset = components @ components.T, components @ intercept
     for rows in ranges(n_rows, ROWS_AT_ONCE):
-        z = codes[rows].astype(np.float64)
+        z = explanation.codes[rows].astype(np.float64)
         n = z.shape[0]
         if hidden_from is not None:  # a stored NaN marks what is to be predicted
             row, column = missing_of(hidden_from.rows(rows))

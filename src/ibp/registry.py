@@ -19,16 +19,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ibp.errors import InvalidValueError
 
 JOINT = "log joint probability"
 
 
-@dataclass(frozen=True)
-class Preset:
+class Preset(NamedTuple):
     """How a label makes an estimator: by settings, and perhaps by a class method.
 
     ``n_components`` may be given ("optional"), must be ("needed"), or is ignored ("unbounded").
@@ -39,37 +37,18 @@ class Preset:
     constructor: str | None = None
 
 
-@dataclass(frozen=True)
-class Card:
-    """What there is to know of a method before it is loaded.
+class Card(NamedTuple):
+    """What there is to know of a method before it is loaded."""
 
-    Attributes
-    ----------
-    name, module : str
-        The estimator's class, and where it is.
-    labels : mapping of str to Preset
-        The names for ``ibp fit --method``; the first is what its page advises.
-    title, does : str
-        What people call it, and half a sentence on what it does.
-    accepts_sparse : bool
-        Whether it takes sparse data.
-    codes : {"binary", "probability", "real"}
-        What `transform` says of a row and a feature.
-    samples : bool
-        Whether it is a sampler, with a burn-in and a trace.
-    objective : str
-        What its ``evidence_`` is.
-    """
-
-    name: str
-    module: str
-    labels: Mapping[str, Preset]
-    title: str
-    does: str
+    name: str  # of the estimator's class
+    module: str  # where that is
+    labels: Mapping[str, Preset]  # for ``ibp fit --method``; the first is what its page advises
+    title: str  # what people call it
+    does: str  # half a sentence
     accepts_sparse: bool = True
-    codes: Literal["binary", "probability", "real"] = "binary"
-    samples: bool = False
-    objective: str = "evidence (nats)"
+    codes: Literal["binary", "probability", "real"] = "binary"  # what `transform` gives
+    samples: bool = False  # whether it is a sampler, with a burn-in and a trace
+    objective: str = "evidence (nats)"  # what its ``evidence_`` is
 
     @property
     def estimator(self) -> Any:
@@ -85,20 +64,10 @@ class Factory:
         self._card, self._preset = card, card.labels[label]
 
     def __call__(self, n_components: int | None = None, **changes: Any) -> Any:
-        """Make an estimator, not fitted yet.
+        """Make an estimator, not fitted yet, with the paper's settings but for these changes.
 
-        Parameters
-        ----------
-        n_components : int, default=None
-            The number of features, or its limit. Unbounded samplers have none and ignore it, so
-            that one call can go through all labels.
-        **changes
-            Other parameters, in place of the paper's.
-
-        Returns
-        -------
-        estimator
-            With the settings of the paper's comparison.
+        ``n_components`` is the number of features, or its limit. Unbounded samplers have none and
+        ignore it, so that one call can go through all labels.
         """
         preset = self._preset
         if n_components is None and preset.n_components == "needed":

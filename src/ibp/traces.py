@@ -41,10 +41,23 @@ def to_arviz(*models: Any) -> Any:
     >>> arviz.summary(to_arviz(*chains))  # doctest: +SKIP
     """
     posterior = stacked_traces(*models)
-    groups = {"posterior": posterior}
+    groups: dict[str, Any] = {"posterior": posterior}
     if LOG_JOINT in posterior:
         groups["sample_stats"] = {"lp": posterior.pop(LOG_JOINT)}
-    return _from_groups(_arviz(), groups, _attributes(models))
+    try:
+        import arviz
+    except ImportError as error:
+        raise ImportError('Traces for ArviZ need it: pip install "ibp[arviz]".') from error
+    from ibp import __version__
+
+    attributes = {  # under the names that ArviZ expects
+        "method": ", ".join(sorted({type(model).__name__ for model in models})),
+        "inference_library": "ibp",
+        "inference_library_version": __version__,
+    }
+    if "posterior" in inspect.signature(arviz.from_dict).parameters:  # before 1.0
+        return arviz.from_dict(**groups, attrs=attributes)
+    return arviz.from_dict(groups, attrs={"/": attributes})
 
 
 def stacked_traces(*models: Any) -> dict[str, npt.NDArray[Any]]:
@@ -123,32 +136,3 @@ def _n_draws(model: Any) -> int:
     """How many of its sweeps came after the burn-in."""
     n_sweeps = _n_sweeps(model)
     return n_sweeps - burned_sweeps(model.burn_in, n_sweeps)
-
-
-def _arviz() -> Any:
-    """ArviZ, if it is installed."""
-    try:
-        import arviz
-    except ImportError as error:
-        raise ImportError('Traces for ArviZ need it: pip install "ibp[arviz]".') from error
-    return arviz
-
-
-def _attributes(models: tuple[Any, ...]) -> dict[str, str]:
-    """Where the draws come from, under the names that ArviZ expects."""
-    from ibp import __version__
-
-    return {
-        "method": ", ".join(sorted({type(model).__name__ for model in models})),
-        "inference_library": "ibp",
-        "inference_library_version": __version__,
-    }
-
-
-def _from_groups(
-    arviz: Any, groups: dict[str, dict[str, npt.NDArray[Any]]], attributes: dict[str, str]
-) -> Any:
-    """Call ``from_dict`` as the installed ArviZ wants it."""
-    if "posterior" in inspect.signature(arviz.from_dict).parameters:  # before 1.0
-        return arviz.from_dict(**groups, attrs=attributes)
-    return arviz.from_dict(groups, attrs={"/": attributes})

@@ -11,7 +11,7 @@ import typer
 
 from ibp import __version__
 from ibp.cli import compare, demo, fit, info, report, simulate, transform
-from ibp.cli.options import examples, help_of
+from ibp.cli.options import examples, flag, help_of
 from ibp.cli.problems import BAD_INPUT, sentence
 
 # The base of typer's own errors, wherever the installed version keeps it.
@@ -48,13 +48,7 @@ def _start(
     context: typer.Context,
     version: Annotated[
         bool,
-        typer.Option(
-            "--version",
-            metavar="",
-            help="Print the version.",
-            callback=_show_version,
-            is_eager=True,
-        ),
+        flag("--version", help="Print the version.", callback=_show_version, is_eager=True),
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,13 +13,15 @@ import typer
 from ibp.cli import options
 from ibp.cli.data import check_different, check_outputs, places_named, read_data
 from ibp.cli.problems import INTERRUPTED, session
-from ibp.cli.progress import ComparisonSweep, Reporter
+from ibp.cli.progress import ComparisonSweep
 from ibp.cli.words import duration, plural
 from ibp.errors import InputError
 from ibp.registry import COMPARED_BY_COMMAND
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from ibp.comparison import ComparisonProgress
 
 EXAMPLES = (
     "ibp compare data.csv -k 20",
@@ -32,13 +35,7 @@ def compare(
     data: options.DataFile,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="Where the page goes.",
-            show_default="DATA's name, -comparison.html",
-        ),
+        options.output("Where the page goes.", show_default="DATA's name, -comparison.html"),
     ] = None,
     methods: Annotated[
         Any,
@@ -58,10 +55,7 @@ def compare(
         ),
     ] = 5.0,
     restarts: Annotated[
-        int,
-        typer.Option(
-            "--restarts", metavar="N", min=1, help="Fits of each method, with different seeds."
-        ),
+        int, options.count("--restarts", help="Fits of each method, with different seeds.")
     ] = 1,
     held_out: Annotated[
         float,
@@ -74,9 +68,7 @@ def compare(
     ] = 0.2,
     seed: options.Seed = 0,
     jobs: options.Jobs = None,
-    title: Annotated[
-        str | None, typer.Option("--title", metavar="TEXT", help="The page's title.")
-    ] = None,
+    title: options.Title = None,
     header: options.Header = None,
     index: options.Index = None,
     drop: options.Drop = None,
@@ -101,6 +93,23 @@ def compare(
         from ibp.comparison import compare as run_comparison
         from ibp.compiled import compilation_reported
 
+        started = time.monotonic()
+
+        def tell(progress: ComparisonProgress) -> None:
+            reporter.sweep(
+                ComparisonSweep(
+                    method=progress.label,
+                    fit=min(progress.done + 1, progress.total),
+                    fits=progress.total,
+                    sweep=progress.sweep,
+                    features=progress.n_components,
+                    held_out=progress.log_likelihood,
+                    seconds=progress.seconds,
+                    elapsed=time.monotonic() - started,
+                    time_limit=60.0 * minutes,
+                )
+            )
+
         gc.enable()  # which loading went without
         with compilation_reported(reporter.compiling), places_named(table):
             comparison = run_comparison(
@@ -112,7 +121,7 @@ def compare(
                 fraction=held_out,
                 random_state=seed,
                 n_jobs=-1 if jobs is None else jobs,
-                on_progress=_Teller(reporter, 60.0 * minutes),
+                on_progress=tell,
             )
         for label, reason in comparison.skipped.items():
             reporter.note(f"{label} was left out: {reason}")
@@ -122,10 +131,6 @@ def compare(
         from ibp.report import write_comparison
 
         write_comparison(comparison, output, title=title, source=table.source, force=force)
-
-        def show(console: Console) -> None:
-            _show(console, comparison, output)
-
         ranking = [
             {
                 "method": place.label,
@@ -146,36 +151,12 @@ def compare(
             "skipped": comparison.skipped,
             "ranking": ranking,
         }
-        reporter.result(values, show, output)
+        reporter.result(values, partial(_show, comparison, output), output)
         if comparison.interrupted:
             raise typer.Exit(INTERRUPTED)
 
 
-class _Teller:
-    """Passes on what a comparison tells."""
-
-    def __init__(self, reporter: Reporter, time_limit: float) -> None:
-        self._reporter = reporter
-        self._time_limit = time_limit
-        self._started = time.monotonic()
-
-    def __call__(self, progress: Any) -> None:
-        self._reporter.compared(
-            ComparisonSweep(
-                method=progress.label,
-                fit=min(progress.done + 1, progress.total),
-                fits=progress.total,
-                sweep=progress.sweep,
-                features=progress.n_components,
-                held_out=progress.log_likelihood,
-                seconds=progress.seconds,
-                elapsed=time.monotonic() - self._started,
-                time_limit=self._time_limit,
-            )
-        )
-
-
-def _show(console: Console, comparison: Any, output: Path) -> None:
+def _show(comparison: Any, output: Path, console: Console) -> None:
     from ibp.cli.summary import print_path
 
     ranking = comparison.ranking()

@@ -34,13 +34,7 @@ def fit(
     data: options.DataFile,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="Where to save the model.",
-            show_default="DATA's name, .ibp",
-        ),
+        options.output("Where to save the model.", show_default="DATA's name, .ibp"),
     ] = None,
     method: Annotated[
         str,
@@ -56,10 +50,8 @@ def fit(
     components: options.Components = None,
     restarts: Annotated[
         int,
-        typer.Option(
+        options.count(
             "--restarts",
-            metavar="N",
-            min=1,
             help="Fit so often from different starts, keep the best, and see what comes back.",
         ),
     ] = DEFAULT_RESTARTS,
@@ -84,10 +76,7 @@ def fit(
         ),
     ] = None,
     max_sweeps: Annotated[
-        int | None,
-        typer.Option(
-            "--max-sweeps", metavar="N", min=1, help="Most sweeps.", show_default="by method"
-        ),
+        int | None, options.count("--max-sweeps", help="Most sweeps.", show_default="by method")
     ] = None,
     jobs: options.Jobs = None,
     settings: Annotated[
@@ -101,15 +90,12 @@ def fit(
     ] = None,
     image_shape: options.ImageShape = None,
     report: Annotated[
-        Path | None,
-        typer.Option("--report", metavar="FILE", help="Also write a report page, a .html file."),
+        Path | None, options.file("--report", help="Also write a report page, a .html file.")
     ] = None,
     without_assignments: Annotated[
         bool,
-        typer.Option(
-            "--without-assignments",
-            metavar="",
-            help="Leave what was found of each row out of the model.",
+        options.flag(
+            "--without-assignments", help="Leave what was found of each row out of the model."
         ),
     ] = False,
     header: options.Header = None,

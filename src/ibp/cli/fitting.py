@@ -104,8 +104,8 @@ def hide(table: Table, fraction: float, seed: int) -> HeldOut:
 
 def held_out_score(held_out: HeldOut, model: Any) -> float:
     """Mean log-likelihood of the hidden entries, at the model's own noise level."""
-    how = model._explain_training()
-    return held_out.score(how, how.noise_std)
+    explanation = model._explain_training()
+    return held_out.score(explanation, explanation.noise_std)
 
 
 class SweepCallback:

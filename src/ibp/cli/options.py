@@ -15,7 +15,6 @@ from ibp.registry import DEFAULT_METHOD, METHODS
 
 DATA_FILES = ".npy, .npz, .csv, .tsv, .parquet, .mtx, .h5ad, or a folder of images"
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-DATA_PANEL = "How the data are read"
 LARGEST_SEED = 2**32 - 1
 
 
@@ -99,6 +98,31 @@ def complete_methods(incomplete: str) -> Iterable[str]:
     return [before + comma + label for label in complete_method(last) if label not in taken]
 
 
+def file(*names: str, **more: Any) -> Any:
+    """An option that names a file."""
+    return typer.Option(*names, metavar="FILE", **more)
+
+
+def output(help: str, **more: Any) -> Any:
+    """The option that says where the result goes."""
+    return file("-o", "--output", help=help, **more)
+
+
+def count(*names: str, **more: Any) -> Any:
+    """An option that is a number of things, at least one."""
+    return typer.Option(*names, metavar="N", min=1, **more)
+
+
+def flag(*names: str, **more: Any) -> Any:
+    """An option without a value."""
+    return typer.Option(*names, metavar="", **more)
+
+
+def about_data(*names: str, **more: Any) -> Any:
+    """An option that says how a data file is read."""
+    return typer.Option(*names, rich_help_panel="How the data are read", **more)
+
+
 DataFile = Annotated[
     Path, typer.Argument(metavar="DATA", help=f"Rows and columns of numbers: {DATA_FILES}.")
 ]
@@ -114,74 +138,49 @@ ImageShape = Annotated[
 ]
 Components = Annotated[
     int | None,
-    typer.Option(
+    count(
         "-k",
         "--components",
-        metavar="N",
-        min=1,
         help="Most features to look for, or their number where a method cannot find it.",
         show_default="found from the data",
     ),
 ]
-Jobs = Annotated[
-    int | None,
-    typer.Option("--jobs", metavar="N", help="Threads.", show_default="all cores", min=1),
-]
+Jobs = Annotated[int | None, count("--jobs", help="Threads.", show_default="all cores")]
 Seed = Annotated[
     int,
     typer.Option(
-        "--seed",
-        metavar="N",
-        min=0,
-        max=LARGEST_SEED,
-        help="The same seed gives the same answer.",
+        "--seed", metavar="N", min=0, max=LARGEST_SEED, help="The same seed gives the same answer."
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace files that exist.")]
-Quiet = Annotated[
-    bool,
-    typer.Option("--quiet", "-q", metavar="", help="Print only where the result is, and errors."),
-]
-Json = Annotated[
-    bool, typer.Option("--json", metavar="", help="Print JSON lines for machines, the result last.")
-]
+Title = Annotated[str | None, typer.Option("--title", metavar="TEXT", help="The page's title.")]
+Force = Annotated[bool, flag("--force", help="Replace files that exist.")]
+Quiet = Annotated[bool, flag("--quiet", "-q", help="Print only where the result is, and errors.")]
+Json = Annotated[bool, flag("--json", help="Print JSON lines for machines, the result last.")]
 Header = Annotated[
     bool | None,
-    typer.Option(
+    about_data(
         "--header/--no-header",
         metavar="",
         help="Whether the first line of a text file holds names.",
         show_default="detected",
-        rich_help_panel=DATA_PANEL,
     ),
 ]
 Index = Annotated[
     str | None,
-    typer.Option(
+    about_data(
         "--index",
         metavar="COLUMN",
         help="The column with the names of the rows.",
         show_default="detected",
-        rich_help_panel=DATA_PANEL,
     ),
 ]
 Drop = Annotated[
     list[str] | None,
-    typer.Option(
-        "--drop",
-        metavar="COLUMN",
-        help="A column to leave out; may be repeated.",
-        rich_help_panel=DATA_PANEL,
-    ),
+    about_data("--drop", metavar="COLUMN", help="A column to leave out; may be repeated."),
 ]
 Key = Annotated[
     str | None,
-    typer.Option(
-        "--key",
-        metavar="NAME",
-        help="Which array of an .npz, or layer of an .h5ad.",
-        rich_help_panel=DATA_PANEL,
-    ),
+    about_data("--key", metavar="NAME", help="Which array of an .npz, or layer of an .h5ad."),
 ]
 
 

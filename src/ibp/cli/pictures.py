@@ -33,8 +33,8 @@ def print_pictures(
     low, high = min(0.0, float(smaller.min())), float(np.quantile(smaller, 0.995))
     levels = np.clip((smaller - low) / (high - low or 1.0), 0.0, 1.0)
     coloured = console.color_system in ("256", "truecolor", "windows") and not console.no_color
-    draw = _half_blocks if coloured else _shades
-    drawn = [draw(image, _shade_characters(console.encoding)) for image in levels]
+    shades = SHADES if console.encoding.lower().startswith("utf") else PLAIN_SHADES
+    drawn = [_half_blocks(image) if coloured else _shades(image, shades) for image in levels]
     width = max(drawn[0][0].cell_len, max(map(len, captions)))
     per_line = max(1, (console.width - indent + GAP) // (width + GAP))
     for first in range(0, len(drawn), per_line):
@@ -71,7 +71,7 @@ def _in_a_row(texts: Sequence[Text], width: int, indent: int) -> Text:
     return line
 
 
-def _half_blocks(image: Any, characters: str) -> list[Text]:
+def _half_blocks(image: Any) -> list[Text]:
     """Two pixels to a character, the upper in front and the lower behind."""
     lines = []
     for top in range(0, image.shape[0], 2):
@@ -88,10 +88,6 @@ def _shades(image: Any, characters: str) -> list[Text]:
     """A pixel is two characters wide, as a character is twice as high as it is wide."""
     last = len(characters) - 1
     return [Text("".join(2 * characters[round(level * last)] for level in row)) for row in image]
-
-
-def _shade_characters(encoding: str) -> str:
-    return SHADES if encoding.lower().startswith("utf") else PLAIN_SHADES
 
 
 def _colour(level: float) -> Color:

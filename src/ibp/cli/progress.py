@@ -70,11 +70,8 @@ class Reporter:
     def compiling(self, kernel: str) -> None:
         """Say that a kernel is being compiled."""
 
-    def sweep(self, sweep: Sweep) -> None:
+    def sweep(self, sweep: Sweep | ComparisonSweep) -> None:
         """A sweep of a fit is done."""
-
-    def compared(self, sweep: ComparisonSweep) -> None:
-        """A sweep of a comparison is done."""
 
     def note(self, text: str) -> None:
         """Tell what the user should know though all goes on."""
@@ -128,13 +125,17 @@ class LineReporter(Reporter):
         """A line."""
         _complain(f"Compiling {kernel}, once on this machine ...")
 
-    def sweep(self, sweep: Sweep) -> None:
+    def sweep(self, sweep: Sweep | ComparisonSweep) -> None:
         """A line, if the last was a while ago."""
-        self._thinned(describe_sweep(sweep), first=sweep.sweep == 1)
-
-    def compared(self, sweep: ComparisonSweep) -> None:
-        """A line, if the last was a while ago."""
-        self._thinned(describe_comparison(sweep), first=sweep.sweep == 1)
+        now = time.monotonic()
+        first = sweep.sweep == 1
+        if first:
+            self._print_skipped()
+        if first or now - self._printed >= SECONDS_BETWEEN_LINES:
+            _complain(_in_a_line(sweep))
+            self._printed, self._skipped = now, None
+        else:
+            self._skipped = _in_a_line(sweep)
 
     def note(self, text: str) -> None:
         """A line."""
@@ -146,16 +147,6 @@ class LineReporter(Reporter):
         """The summary."""
         self._print_skipped()
         print_summary(show)
-
-    def _thinned(self, line: str, *, first: bool) -> None:
-        now = time.monotonic()
-        if first:
-            self._print_skipped()
-        if first or now - self._printed >= SECONDS_BETWEEN_LINES:
-            _complain(line)
-            self._printed, self._skipped = now, None
-        else:
-            self._skipped = line
 
     def _print_skipped(self) -> None:
         """The last sweep is always shown."""
@@ -175,11 +166,7 @@ class JsonReporter(Reporter):
         """An event."""
         _emit("compiling", {"kernel": kernel})
 
-    def sweep(self, sweep: Sweep) -> None:
-        """An event."""
-        _emit("sweep", asdict(sweep))
-
-    def compared(self, sweep: ComparisonSweep) -> None:
+    def sweep(self, sweep: Sweep | ComparisonSweep) -> None:
         """An event."""
         _emit("sweep", asdict(sweep))
 
@@ -214,30 +201,21 @@ def print_summary(show: Callable[[Console], None]) -> None:
     console.file.flush()
 
 
-def describe_sweep(sweep: Sweep) -> str:
-    """A sweep in a line."""
-    parts = [f"restart {sweep.restart} of {sweep.restarts}"] if sweep.restarts > 1 else []
-    parts += [
-        f"sweep {sweep.sweep}",
-        plural(sweep.features, "feature"),
-        f"evidence {number(sweep.evidence)}",
-    ]
+def _in_a_line(sweep: Sweep | ComparisonSweep) -> str:
+    parts = [f"sweep {sweep.sweep}", plural(sweep.features, "feature")]
+    if isinstance(sweep, ComparisonSweep):
+        parts = [f"fit {sweep.fit} of {sweep.fits}", sweep.method, *parts]
+        passed = sweep.elapsed
+    else:
+        if sweep.restarts > 1:
+            parts.insert(0, f"restart {sweep.restart} of {sweep.restarts}")
+        parts.append(f"evidence {number(sweep.evidence)}")
+        passed = sweep.seconds
     if sweep.held_out is not None:
         parts.append(f"held-out score {sweep.held_out:.4f}")
     parts.append(duration(sweep.seconds))
     if sweep.time_limit is not None:
-        parts.append(f"at most {duration(max(0.0, sweep.time_limit - sweep.seconds))} left")
-    return ", ".join(parts)
-
-
-def describe_comparison(sweep: ComparisonSweep) -> str:
-    """A sweep of a comparison in a line."""
-    parts = [f"fit {sweep.fit} of {sweep.fits}", sweep.method, f"sweep {sweep.sweep}"]
-    parts.append(plural(sweep.features, "feature"))
-    if sweep.held_out is not None:
-        parts.append(f"held-out score {sweep.held_out:.4f}")
-    parts.append(duration(sweep.seconds))
-    parts.append(f"at most {duration(max(0.0, sweep.time_limit - sweep.elapsed))} left")
+        parts.append(f"at most {duration(max(0.0, sweep.time_limit - passed))} left")
     return ", ".join(parts)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from ibp.cli import options
 from ibp.cli.data import (
     check_different,
@@ -33,19 +31,10 @@ def report(
     model: options.ModelFile,
     data: options.DataFile,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="Where the page goes.",
-            show_default="MODEL's name, .html",
-        ),
+        Path | None, options.output("Where the page goes.", show_default="MODEL's name, .html")
     ] = None,
     image_shape: options.ImageShape = None,
-    title: Annotated[
-        str | None, typer.Option("--title", metavar="TEXT", help="The page's title.")
-    ] = None,
+    title: options.Title = None,
     header: options.Header = None,
     index: options.Index = None,
     drop: options.Drop = None,

@@ -62,20 +62,22 @@ class TerminalReporter(Reporter):
         """Shown until the next sweep."""
         self._compiling = kernel
 
-    def sweep(self, sweep: Sweep) -> None:
-        """Numbers and a line of the evidence."""
+    def sweep(self, sweep: Sweep | ComparisonSweep) -> None:
+        """Numbers and a line of the evidence, or a table with a row per method."""
+        self._compiling, self._told_at = None, time.monotonic()
+        if isinstance(sweep, ComparisonSweep):
+            self._compare(sweep)
+            return
         before = self._sweep
         if before is not None and before.restart != sweep.restart:
             self._leave_line(before)
             self._evidence, self._held_out = [], None
-        self._sweep, self._compiling, self._told_at = sweep, None, time.monotonic()
+        self._sweep = sweep
         self._evidence.append(sweep.evidence)
         if sweep.held_out is not None:
             self._held_out = sweep.held_out
 
-    def compared(self, sweep: ComparisonSweep) -> None:
-        """A table with a row per method."""
-        self._compiling, self._told_at = None, time.monotonic()
+    def _compare(self, sweep: ComparisonSweep) -> None:
         self._compared.pop(sweep.method, None)  # the running one comes last
         self._compared[sweep.method] = sweep
         if sweep.held_out is not None:

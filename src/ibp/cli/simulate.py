@@ -33,29 +33,18 @@ class Kind(StrEnum):
 
 def simulate(
     output: Annotated[
-        Path,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="Where the data go: .csv, .tsv, .parquet, .npz or .npy.",
-        ),
+        Path, options.output("Where the data go: .csv, .tsv, .parquet, .npz or .npy.")
     ],
     kind: Annotated[
         Kind,
-        typer.Option(
-            "--kind",
-            help="Four overlapping 6x6 images, or random sets of columns.",
-        ),
+        typer.Option("--kind", help="Four overlapping 6x6 images, or random sets of columns."),
     ] = Kind.BLOCKS,
-    rows: Annotated[int, typer.Option("--rows", metavar="N", min=1, help="How many rows.")] = 500,
+    rows: Annotated[int, options.count("--rows", help="How many rows.")] = 500,
     columns: Annotated[
-        int | None,
-        typer.Option("--columns", metavar="N", min=1, help="How many columns.", show_default="36"),
+        int | None, options.count("--columns", help="How many columns.", show_default="36")
     ] = None,
     features: Annotated[
-        int | None,
-        typer.Option("--features", metavar="N", min=1, help="How many features.", show_default="4"),
+        int | None, options.count("--features", help="How many features.", show_default="4")
     ] = None,
     noise: Annotated[
         float,
@@ -70,11 +59,7 @@ def simulate(
     seed: options.Seed = 0,
     truth: Annotated[
         Path | None,
-        typer.Option(
-            "--truth",
-            metavar="FILE",
-            help="Also write the true assignments and factors, a .npz file.",
-        ),
+        options.file("--truth", help="Also write the true assignments and factors, a .npz file."),
     ] = None,
     force: options.Force = False,
     quiet: options.Quiet = False,

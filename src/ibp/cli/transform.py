@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from ibp.cli import options
 from ibp.cli.data import (
     check_different,
@@ -35,25 +33,16 @@ def transform(
     model: options.ModelFile,
     data: options.DataFile,
     output: Annotated[
-        Path,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="Where the features go: .csv, .tsv, .parquet, .npz or .npy.",
-        ),
+        Path, options.output("Where the features go: .csv, .tsv, .parquet, .npz or .npy.")
     ],
     confidence: Annotated[
         Path | None,
-        typer.Option(
-            "--confidence",
-            metavar="FILE",
-            help="Also write how sure each entry is, in nats: near 0 it is not.",
+        options.file(
+            "--confidence", help="Also write how sure each entry is, in nats: near 0 it is not."
         ),
     ] = None,
     impute: Annotated[
-        Path | None,
-        typer.Option("--impute", metavar="FILE", help="Also write the data with the gaps filled."),
+        Path | None, options.file("--impute", help="Also write the data with the gaps filled.")
     ] = None,
     header: options.Header = None,
     index: options.Index = None,

@@ -175,40 +175,24 @@ class HardAssignmentModel(BinaryFeatureModel):
         return self._assign(observations, with_losses=True)[1]
 
     def _assign(
-        self, observations: Observations, *, with_losses: bool = False
+        self, observations: Observations, *, with_losses: bool = False, **known: Any
     ) -> tuple[npt.NDArray[np.uint8], FloatArray]:
-        """Assignments of new rows and, if asked for, what each of their bits is worth."""
-        return self._assign_to(
-            observations,
-            self.components_,
-            self.components_std_,
-            self.intercept_,
-            self.feature_counts_,
-            self.noise_std_,
-            with_losses=with_losses,
-        )
+        """Assignments of new rows and, if asked for, what each of their bits is worth.
 
-    def _assign_to(
-        self,
-        observations: Observations,
-        components: FloatArray,
-        components_std: FloatArray,
-        intercept: FloatArray,
-        counts: npt.NDArray[np.int64],
-        noise_std: float,
-        *,
-        with_losses: bool = False,
-    ) -> tuple[npt.NDArray[np.uint8], FloatArray]:
-        """The same for any factors and counts."""
+        What is ``known`` takes the place of this estimator's own attributes.
+        """
         from ibp.methods.meibp.assign import FrozenModel  # compiled code: loaded when it is needed
 
+        own = {
+            "mean": self.components_,
+            "variance": self.components_std_**2,
+            "offset": self.intercept_,
+            "counts": self.feature_counts_,
+            "noise_std": self.noise_std_,
+        }
         frozen = FrozenModel(
-            mean=components,
-            variance=components_std**2,
-            offset=intercept,
-            counts=counts,
+            **(own | known),
             n_samples=self.n_samples_fit_,
-            noise_std=noise_std,
             optimizer=self.optimizer,
             thorough=self.row_start == "current",
             node_budget=self.node_budget,

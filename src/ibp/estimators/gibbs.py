@@ -15,6 +15,7 @@ from ibp.estimators.binary import HardAssignmentModel
 from ibp.estimators.fitting import init_constraint, keep_parameters
 from ibp.evaluate import Explanation
 from ibp.methods.samples import PosteriorSamples
+from ibp.model.assignment_priors import prior_of
 from ibp.persistence import check_array, unpacked
 
 
@@ -77,6 +78,13 @@ class GibbsSampler(HardAssignmentModel):
                 UserWarning,
             )
 
+    def _method_settings(self, observations: Observations) -> dict[str, Any]:
+        return super()._method_settings(observations) | {
+            "burn_in": self.burn_in,
+            "thin": int(self.thin),
+            "prior": prior_of(self.n_components),
+        }
+
     def _keep_state(self, method: Any, context: Any, state: Any) -> None:
         self.samples_ = PosteriorSamples.of(state.chain.samples or [method.sample(context, state)])
         best = self.samples_.best
@@ -94,13 +102,13 @@ class GibbsSampler(HardAssignmentModel):
         counts = samples.feature_counts
         ends = np.cumsum(samples.n_components)
         codes = [
-            self._assign_to(
+            self._assign(
                 observations,
-                sample.components,
-                sample.components_std,
-                sample.intercept,
-                counts[end - sample.components.shape[0] : end],
-                sample.noise_std,
+                mean=sample.components,
+                variance=sample.components_std**2,
+                offset=sample.intercept,
+                counts=counts[end - sample.components.shape[0] : end],
+                noise_std=sample.noise_std,
             )[0]
             for sample, end in zip(samples, ends, strict=True)
         ]
@@ -243,14 +251,8 @@ restart_kept_, restart_similarity_, notes_
 
     def _method(self, observations: Observations) -> Any:
         from ibp.methods.accelerated_gibbs import AcceleratedGibbsMethod  # compiled code
-        from ibp.model.assignment_priors import prior_of
 
-        return AcceleratedGibbsMethod(
-            burn_in=self.burn_in,
-            thin=int(self.thin),
-            prior=prior_of(self.n_components),
-            **self._method_settings(observations),
-        )
+        return AcceleratedGibbsMethod(**self._method_settings(observations))
 
 
 class UncollapsedGibbs(GibbsSampler):
@@ -313,12 +315,5 @@ class UncollapsedGibbs(GibbsSampler):
 
     def _method(self, observations: Observations) -> Any:
         from ibp.methods.uncollapsed_gibbs.method import UncollapsedGibbsMethod  # compiled code
-        from ibp.model.assignment_priors import prior_of
 
-        return UncollapsedGibbsMethod(
-            burn_in=self.burn_in,
-            thin=int(self.thin),
-            prior=prior_of(self.n_components),
-            factors=self.factors,
-            **self._method_settings(observations),
-        )
+        return UncollapsedGibbsMethod(factors=self.factors, **self._method_settings(observations))

@@ -13,6 +13,7 @@ from ibp.data import Observations
 from ibp.errors import InvalidValueError
 from ibp.estimators.binary import SoftAssignmentModel
 from ibp.estimators.fitting import keep_parameters
+from ibp.model.beta_sticks import BetaSticks
 from ibp.persistence import SavedArray
 
 
@@ -153,7 +154,7 @@ restart_kept_, restart_similarity_, notes_
         self.intercept_ = np.zeros(context.observations.n_features)
         self.codes_ = candidate.probabilities
         sticks = candidate.sticks
-        self.stick_parameters_ = np.stack([sticks.counts, sticks.failures], axis=1)
+        self.stick_parameters_ = np.stack([sticks.first, sticks.second], axis=1)
         self.n_components_ = candidate.n_components
         self.feature_counts_ = np.count_nonzero(self.assignments_, axis=0).astype(np.int64)
         self._keep_hyperparameters(candidate.hyperparameters)
@@ -167,13 +168,11 @@ restart_kept_, restart_similarity_, notes_
         return np.maximum(drawn.T, 0.0)
 
     def _frozen(self) -> Any:
-        from ibp.methods.inmf.candidate import FeatureProbabilities
         from ibp.methods.soft_rows import FrozenMeanField  # compiled code: loaded when needed
 
-        sticks = FeatureProbabilities(self.stick_parameters_[:, 0], self.n_samples_fit_)
         return FrozenMeanField(
             self.components_,
-            sticks.log_odds(),
+            BetaSticks(*self.stick_parameters_.T).mean_log_odds,
             self.noise_std_**-2.0,
             covariance=self.components_covariance_,
         )

@@ -19,14 +19,9 @@ except ImportError:
 
 
 class Restarts(Observer):
-    """Keeps of each restart what tells whether its features are those of another.
+    """Keeps the evidence and the components, scaled to length one, of each restart.
 
-    Attributes
-    ----------
-    evidence : list of float
-        The evidence of each restart.
-    components : list of ndarray of shape (n_components, n_features)
-        The components of each restart, scaled to length one.
+    They tell whether the features of one restart are those of another.
     """
 
     def __init__(self, fitted_from: Any) -> None:

@@ -25,10 +25,6 @@ class MeanFieldVIBP(SoftAssignmentModel):
     def _method_class(self) -> Any:
         """The method, loaded when it is needed."""
 
-    @abstractmethod
-    def _log_odds(self) -> Any:
-        """The prior's part of the log-odds of each feature."""
-
     def _method(self, observations: Observations) -> Any:
         n_components = DEFAULT_TRUNCATION if self.n_components is None else int(self.n_components)
         settings = self._method_settings(observations)
@@ -54,7 +50,7 @@ class MeanFieldVIBP(SoftAssignmentModel):
 
         return FrozenMeanField(
             self.components_,
-            self._log_odds(),
+            self._method_class.sticks(*self.stick_parameters_.T).log_odds(),
             self.noise_std_**-2.0,
             self.components_std_**2,
             self.intercept_,
@@ -119,11 +115,6 @@ restart_n_components_, restart_kept_, restart_similarity_, notes_
 
         return FiniteVIBPMethod
 
-    def _log_odds(self) -> Any:
-        from ibp.methods.mean_field.sticks import FiniteSticks
-
-        return FiniteSticks(*self.stick_parameters_.T).log_odds()
-
 
 class InfiniteVIBP(MeanFieldVIBP):
     """Mean-field inference in the stick-breaking IBP, truncated at K sticks (i-VIBP).
@@ -150,8 +141,3 @@ class InfiniteVIBP(MeanFieldVIBP):
         from ibp.methods.mean_field.method import InfiniteVIBPMethod
 
         return InfiniteVIBPMethod
-
-    def _log_odds(self) -> Any:
-        from ibp.methods.mean_field.sticks import InfiniteSticks
-
-        return InfiniteSticks(*self.stick_parameters_.T).log_odds()

@@ -23,6 +23,7 @@ import numpy as np
 from ibp.errors import DataFileError, quoted
 from ibp.files.checks import ARROW_ROOM, has_room, new_matrix, too_large
 from ibp.files.options import Options, find_index, kept_columns
+from ibp.files.parquet import arrow_floats
 from ibp.files.table import Table
 from ibp.files.wording import counted
 
@@ -323,20 +324,11 @@ def _read_quickly(path: Path, layout: Layout) -> tuple[Any, list[str] | None] | 
     for batch in parsed.to_batches():
         part = values[start : start + batch.num_rows]
         for j in range(len(layout.kept)):
-            part[:, j] = _floats(batch.column(j))
+            part[:, j] = arrow_floats(batch.column(j))
         if np.isinf(part).any():
             return None
         start += batch.num_rows
     return values, None if layout.index is None else parsed.column(len(layout.kept)).to_pylist()
-
-
-def _floats(column: Any) -> Any:
-    """An Arrow array of numbers or truth values, with NaN in its gaps."""
-    import pyarrow as pa
-
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8()).cast(pa.float64())
-    return column.to_numpy(zero_copy_only=False)
 
 
 def _read_slowly(path: Path, layout: Layout) -> tuple[Any, list[str] | None]:
@@ -368,8 +360,7 @@ def _read_slowly(path: Path, layout: Layout) -> tuple[Any, list[str] | None]:
                 )
             numbers.append(number)
         n_rows += 1
-    values = np.array(numbers).reshape(n_rows, len(layout.kept))
-    return values, row_names
+    return np.array(numbers).reshape(n_rows, len(layout.kept)), row_names
 
 
 def _number(cell: str, decimal: str, yes_no: bool) -> float | str:
@@ -428,8 +419,7 @@ def _not_utf8(path: Path, error: UnicodeDecodeError) -> DataFileError:
                     "save it as UTF-8",
                     line=line,
                 )
-    problem = f"is not UTF-8 text ({error.reason})"
-    return DataFileError(problem, "save it as UTF-8")
+    return DataFileError(f"is not UTF-8 text ({error.reason})", "save it as UTF-8")
 
 
 def _open_binary(path: Path) -> Any:

@@ -23,6 +23,4 @@ def read(path: Path, options: Options) -> Table:
             f"is damaged, cut short, or not a Matrix Market file ({reason})",
             "save it or copy it again",
         ) from error
-    if sparse.issparse(matrix):
-        return sparse_table(matrix)
-    return dense_table(matrix)
+    return sparse_table(matrix) if sparse.issparse(matrix) else dense_table(matrix)

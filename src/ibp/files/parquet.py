@@ -51,7 +51,7 @@ def _read(file: Any, options: Options) -> Table:
     for batch in file.iter_batches():
         part = values[start : start + batch.num_rows]
         for position, j in enumerate(kept):
-            part[:, position] = _floats(batch.column(j))
+            part[:, position] = arrow_floats(batch.column(j))
         if index:
             columns = [batch.column(j).to_pylist() for j in index]
             row_names += [
@@ -99,8 +99,8 @@ def _dtype(schema: Any, j: int) -> Any:
     )
 
 
-def _floats(column: Any) -> Any:
-    """An Arrow array of numbers, with NaN in its gaps."""
+def arrow_floats(column: Any) -> Any:
+    """An Arrow array of numbers or truth values, with NaN in its gaps."""
     import pyarrow as pa
 
     if pa.types.is_boolean(column.type):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -26,25 +26,8 @@ def check_target(
 ) -> Path:
     """Refuse a file that could not be written, before any work is done for it.
 
-    Parameters
-    ----------
-    path : path-like
-        The file to be written.
-    force : bool
-        Whether a file that is there may be replaced.
-    endings : sequence of str
-        What the name may end in, if that matters.
-
-    Returns
-    -------
-    Path
-        The path.
-
-    Raises
-    ------
-    DataFileError
-        If the file exists and may not be replaced, its folder is missing or may not be written to,
-        or its ending is not among those asked for.
+    It may not exist unless ``force`` allows to replace it, and its name must have one of the
+    endings, if any are given.
     """
     path = Path(path)
     if path.is_dir():
@@ -100,9 +83,8 @@ def write_codes(
     """
     if feature_names is None:
         feature_names = [f"feature {k}" for k in range(codes.shape[1])]
-    check_target(path, force=force, endings=CODE_ENDINGS)
     names = None if row_names is None else list(row_names)
-    _write(path, Table(codes, names, list(feature_names)), "codes", force)
+    _write(path, Table(codes, names, list(feature_names)), "codes", force, CODE_ENDINGS)
 
 
 def write_table(path: str | PathLike[str], table: Table, *, force: bool = False) -> None:
@@ -118,53 +100,36 @@ def write_table(path: str | PathLike[str], table: Table, *, force: bool = False)
     force : bool
         Whether a file that is there may be replaced.
     """
-    check_target(path, force=force, endings=TABLE_ENDINGS)
-    _write(path, table, "values", force)
+    _write(path, table, "values", force, TABLE_ENDINGS)
 
 
-def _write(path: str | PathLike[str], table: Table, label: str, force: bool) -> None:
-    writer = WRITERS[Path(path).suffix.lower()]
-    with _target_file(path, force=force) as file:
-        writer(file, table, label)
-
-
-@contextlib.contextmanager
-def _target_file(path: str | PathLike[str], *, force: bool) -> Iterator[BinaryIO]:
-    """An atomic file whose troubles are told in a sentence."""
+def _write(
+    path: str | PathLike[str], table: Table, label: str, force: bool, endings: Sequence[str]
+) -> None:
+    """Write a table by its ending; what goes wrong is told in a sentence."""
+    path = check_target(path, force=force, endings=endings)
     try:
         with atomic(path, force=force) as file:
-            yield file
+            WRITERS[path.suffix.lower()](file, table, label)
     except FileExistsError as error:
         raise _exists(path) from error
     except ImportError as error:
-        raise needs_package(Path(path).name, error, "cli") from error
+        raise needs_package(path.name, error, "cli") from error
     except OSError as error:
         raise DataFileError(f"cannot be written: {error.strerror or error}", file=path) from error
 
 
-def _write_csv(file: BinaryIO, table: Table, label: str) -> None:
-    _write_delimited(file, table, ",")
-
-
-def _write_tsv(file: BinaryIO, table: Table, label: str) -> None:
-    _write_delimited(file, table, "\t")
-
-
-def _write_delimited(file: BinaryIO, table: Table, delimiter: str) -> None:
+def _write_delimited(file: BinaryIO, table: Table, label: str, delimiter: str = ",") -> None:
     from pyarrow import csv as arrow_csv
 
-    n_columns = table.shape[1]
-    header = table.column_names
-    if header is None and table.row_names is not None:
-        header = [f"column {number}" for number in range(1, n_columns + 1)]
-    if header is not None:
-        corner = [] if table.row_names is None else [""]
+    named = table.row_names is not None
+    if named or table.column_names is not None:
         line = io.StringIO()
         writer = csv.writer(line, delimiter=delimiter, quoting=csv.QUOTE_ALL, lineterminator="\n")
-        writer.writerow([*corner, *header])
+        writer.writerow([*([""] if named else []), *_column_names(table)])
         file.write(line.getvalue().encode())
     # Where a row is one cell, an empty one would be a blank line, which readers skip.
-    gaps = n_columns > 1 or table.row_names is not None
+    gaps = named or table.shape[1] > 1
     options = arrow_csv.WriteOptions(include_header=False, delimiter=delimiter)
     arrow_csv.write_csv(_arrow_table(table, gaps=gaps), file, options)
 
@@ -181,7 +146,7 @@ def _arrow_table(table: Table, *, gaps: bool = True) -> Any:
 
     values = _dense(table.values)
     columns = [pa.array(values[:, j], from_pandas=gaps) for j in range(values.shape[1])]
-    names = table.column_names or [f"column {number}" for number in range(1, len(columns) + 1)]
+    names = _column_names(table)
     if table.row_names is None:
         return pa.Table.from_arrays(columns, names=names)
     label = "row"
@@ -192,20 +157,22 @@ def _arrow_table(table: Table, *, gaps: bool = True) -> Any:
     return whole.replace_schema_metadata({"pandas": json.dumps(_pandas_metadata(whole, label))})
 
 
+def _column_names(table: Table) -> list[str]:
+    return table.column_names or [f"column {number}" for number in range(1, table.shape[1] + 1)]
+
+
 def _pandas_metadata(whole: Any, index: str) -> dict[str, Any]:
     """What pandas needs in order to take a column as its index."""
-    columns = []
-    for field in whole.schema:
-        kind = "unicode" if field.name == index else str(field.type)
-        columns.append(
-            {
-                "name": field.name,
-                "field_name": field.name,
-                "pandas_type": kind,
-                "numpy_type": "object" if field.name == index else str(field.type),
-                "metadata": None,
-            }
-        )
+    columns = [
+        {
+            "name": field.name,
+            "field_name": field.name,
+            "pandas_type": "unicode" if field.name == index else str(field.type),
+            "numpy_type": "object" if field.name == index else str(field.type),
+            "metadata": None,
+        }
+        for field in whole.schema
+    ]
     return {"index_columns": [index], "column_indexes": [], "columns": columns}
 
 
@@ -223,11 +190,9 @@ def _write_npz(file: BinaryIO, table: Table, label: str) -> None:
 
         sparse.save_npz(file, table.values)
         return
-    arrays = {label: _as_images(table)}
-    if table.row_names is not None:
-        arrays["row_names"] = np.array(table.row_names, dtype=np.str_)
-    if table.column_names is not None:
-        arrays["column_names"] = np.array(table.column_names, dtype=np.str_)
+    names = {"row_names": table.row_names, "column_names": table.column_names}
+    arrays: dict[str, Any] = {label: _as_images(table)}
+    arrays |= {name: np.array(them, np.str_) for name, them in names.items() if them is not None}
     np.savez_compressed(file, **arrays)
 
 
@@ -264,8 +229,8 @@ def _folders(folder: Path) -> list[str]:
 
 
 WRITERS: dict[str, Callable[[BinaryIO, Table, str], None]] = {
-    ".csv": _write_csv,
-    ".tsv": _write_tsv,
+    ".csv": _write_delimited,
+    ".tsv": partial(_write_delimited, delimiter="\t"),
     ".parquet": _write_parquet,
     ".npz": _write_npz,
     ".npy": _write_npy,

@@ -40,92 +40,47 @@ NEGLIGIBLE = 40.0
 
 
 class Rows(NamedTuple):
-    """Consecutive rows of X, and draws of all its missing entries.
+    """Consecutive rows of X, and draws of all its missing entries."""
 
-    Attributes
-    ----------
-    first : int
-        The number of the first of the rows.
-    values : ndarray of shape (n, D), float32 or float64
-        The rows as given.
-    centre : ndarray of shape (D,)
-        To be subtracted.
-    missing_start, missing_column, missing_value : ndarrays
-        Row n misses ``missing_column[missing_start[n]:missing_start[n + 1]]``, and the values there
-        (about the centre) are its present draws.
-    """
-
-    first: int
-    values: np.ndarray
-    centre: np.ndarray
+    first: int  # the number of the first of these rows
+    values: np.ndarray  # (n, D), the rows as given
+    centre: np.ndarray  # (D,), to be subtracted
+    # Row n misses missing_column[missing_start[n]:missing_start[n + 1]], and missing_value has the
+    # present draws of these entries, about the centre.
     missing_start: np.ndarray
     missing_column: np.ndarray
     missing_value: np.ndarray
 
 
 class Columns(NamedTuple):
-    """Features side by side, with room for more: an intercept that all rows have comes first.
+    """Features side by side, with room for more: an intercept that all rows have comes first."""
 
-    Attributes
-    ----------
-    codes : ndarray of shape (N, capacity), uint8
-        Z; zero beyond the features there are.
-    gram : ndarray of shape (capacity, capacity)
-        Z'Z, whose diagonal are the counts m.
-    cross : ndarray of shape (capacity, D)
-        Z'X, with the draws of what is missing.
-    covariance, mean : ndarrays of shapes (capacity, capacity) and (capacity, D)
-        S and M.
-    """
-
-    codes: np.ndarray
-    gram: np.ndarray
-    cross: np.ndarray
-    covariance: np.ndarray
-    mean: np.ndarray
+    codes: np.ndarray  # (N, capacity), Z, with zeros beyond the features that there are
+    gram: np.ndarray  # (capacity, capacity), Z'Z, whose diagonal holds the counts m
+    cross: np.ndarray  # (capacity, D), Z'X, with the draws of what is missing
+    covariance: np.ndarray  # (capacity, capacity), S
+    mean: np.ndarray  # (capacity, D), M
 
 
 class Settings(NamedTuple):
-    """The hyperparameters as the kernel needs them.
+    """The hyperparameters as the kernel needs them."""
 
-    Attributes
-    ----------
-    n_fixed : int
-        1 if there is an intercept, else 0.
-    noise_variance, factor_variance, fixed_variance : float
-        s_X^2, s_A^2, and that of the intercept.
-    share : float
-        alpha / K of a truncated model; 0 if K is unbounded.
-    birth_rate : float
-        alpha / N if K is unbounded; 0 in a truncated model.
-    """
-
-    n_fixed: int
+    n_fixed: int  # 1 if there is an intercept, else 0
     noise_variance: float
     factor_variance: float
-    fixed_variance: float
-    share: float
-    birth_rate: float
+    fixed_variance: float  # that of the intercept
+    share: float  # alpha / K of a truncated model; 0 if K is unbounded
+    birth_rate: float  # alpha / N if K is unbounded; 0 in a truncated model
 
 
 class WorkSpace(NamedTuple):
-    """Room for what is known of the row at hand.
+    """Room for what is known of the row at hand."""
 
-    Attributes
-    ----------
-    x, seen, residual : ndarrays of shape (D,)
-        The row about the centre, 1 where it is observed and 0 elsewhere, and x - z M.
-    direction : ndarray of shape (capacity,)
-        S z.
-    order : ndarray of shape (capacity,), int64
-        The features in the order in which their bits are sampled.
-    """
-
-    x: np.ndarray
-    seen: np.ndarray
-    residual: np.ndarray
-    direction: np.ndarray
-    order: np.ndarray
+    x: np.ndarray  # (D,), the row about the centre
+    seen: np.ndarray  # (D,), 1 where the row is observed and 0 elsewhere
+    residual: np.ndarray  # (D,), x - z M
+    direction: np.ndarray  # (capacity,), S z
+    order: np.ndarray  # (capacity,), the features in the order in which their bits are sampled
 
 
 @kernel

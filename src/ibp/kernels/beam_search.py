@@ -35,90 +35,47 @@ LEAST_GAIN = 1e-9
 
 
 class Beam(NamedTuple):
-    """Hypotheses, with room for K features each; an intercept is feature 0.
+    """Hypotheses, with room for K features each; an intercept is feature 0."""
 
-    Attributes
-    ----------
-    scores : ndarray of shape (B,)
-        Log joint probabilities of the rows so far.
-    n_active : ndarray of shape (B,)
-        Features in use, the intercept among them.
-    counts : ndarray of shape (B, K)
-        Rows that have each feature.
-    first : ndarray of shape (B, K)
-        0 where a feature's history is that of the feature before it.
-    covariance, gram : ndarray of shape (B, G, K, K)
-        Of the factors given the rows so far, and products of their means; by column group.
-    mean : ndarray of shape (B, K, D)
-        Of the factors, columns in layout order.
-    """
-
-    scores: np.ndarray
-    n_active: np.ndarray
-    counts: np.ndarray
-    first: np.ndarray
-    covariance: np.ndarray
-    mean: np.ndarray
-    gram: np.ndarray
+    scores: np.ndarray  # (B,), log joint probabilities of the rows so far
+    n_active: np.ndarray  # (B,), how many features are in use, the intercept among them
+    counts: np.ndarray  # (B, K), how many rows have each feature
+    first: np.ndarray  # (B, K), 0 where a feature's history is that of the feature before it
+    # The factors given the rows so far, columns in layout order.
+    covariance: np.ndarray  # (B, G, K, K), by column group
+    mean: np.ndarray  # (B, K, D)
+    gram: np.ndarray  # (B, G, K, K), products of the means, by column group
 
 
 class Row(NamedTuple):
-    """The row to be placed: zero where missing, the groups that it observes, and all groups."""
+    """The row to be placed."""
 
-    x: np.ndarray
-    seen: np.ndarray
-    group_start: np.ndarray
+    x: np.ndarray  # (D,), zero where it is missing
+    seen: np.ndarray  # the column groups that it observes
+    group_start: np.ndarray  # where each of all groups starts
 
 
 class Model(NamedTuple):
-    """What all hypotheses have in common when a row is placed.
+    """What all hypotheses have in common when a row is placed."""
 
-    Attributes
-    ----------
-    n_placed : int
-        Rows so far.
-    n_fixed : int
-        1 if there is an intercept, else 0.
-    noise_variance, factor_variance : float
-        sigma_X^2 and sigma_A^2.
-    log_new : ndarray
-        Log probabilities of 0, 1, ... new features.
-    """
-
-    n_placed: int
-    n_fixed: int
+    n_placed: int  # rows so far
+    n_fixed: int  # 1 if there is an intercept, else 0
     noise_variance: float
     factor_variance: float
-    log_new: np.ndarray
+    log_new: np.ndarray  # log probabilities of 0, 1, ... new features
 
 
 class Board(NamedTuple):
-    """The best children so far.
+    """The best children so far."""
 
-    Attributes
-    ----------
-    scores, parents, n_new : ndarrays
-        Log joint probabilities, numbers of the hypotheses that they extend, and of new features.
-    keys : ndarray, uint64
-        Numbers that tell sets of features apart.
-    codes : ndarray, uint8
-        The known features that the row has.
-    tally : ndarray of three int64
-        How many children there are, which is the worst, and whether there was no room for one.
-    floor : float
-        What a child must exceed in any case.
-    may_grow : bool
-        Whether all such children are wanted; else the worst gives way when the board is full.
-    """
-
-    scores: np.ndarray
-    parents: np.ndarray
-    n_new: np.ndarray
-    keys: np.ndarray
-    codes: np.ndarray
-    tally: np.ndarray
-    floor: float
-    may_grow: bool
+    scores: np.ndarray  # log joint probabilities
+    parents: np.ndarray  # numbers of the hypotheses that they extend
+    n_new: np.ndarray  # how many new features they have
+    keys: np.ndarray  # numbers that tell sets of features apart
+    codes: np.ndarray  # the known features that the row has
+    tally: np.ndarray  # how many there are, which is the worst, whether there was no room for one
+    floor: float  # what a child must exceed in any case
+    may_grow: bool  # whether all such are wanted; else the worst gives way if the board is full
 
 
 class Hypothesis(NamedTuple):
@@ -132,50 +89,26 @@ class Hypothesis(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What the value of a set of features is made of, for one hypothesis and one row.
+    """What the value of a set of features is made of, for one hypothesis and one row."""
 
-    Attributes
-    ----------
-    seen, width : ndarrays
-        Column groups that the row observes, and widths of all groups.
-    covariance, gram : ndarrays of shape (G, K, K)
-        As in `Beam`.
-    projection : ndarray of shape (G, K)
-        Products of the mean factors with the row.
-    log_odds : ndarray of shape (K,)
-        Of each feature, by the prior.
-    """
-
-    seen: np.ndarray
-    width: np.ndarray
-    covariance: np.ndarray
-    gram: np.ndarray
-    projection: np.ndarray
-    log_odds: np.ndarray
+    seen: np.ndarray  # column groups that the row observes
+    width: np.ndarray  # (G,), the widths of all groups
+    covariance: np.ndarray  # (G, K, K), as in `Beam`
+    gram: np.ndarray  # (G, K, K), as in `Beam`
+    projection: np.ndarray  # (G, K), products of the mean factors with the row
+    log_odds: np.ndarray  # (K,), of each feature, by the prior
 
 
 class Point(NamedTuple):
-    """A set of features and what is kept up along with it.
+    """A set of features and what is kept up along with it."""
 
-    Attributes
-    ----------
-    chosen : ndarray of shape (K,), uint8
-        Who is in.
-    covariance_times, gram_times : ndarrays of shape (G, K)
-        Products of the form's matrices with the set.
-    variance, error : ndarrays of shape (G,)
-        Of the row, by column group.
-    prior, key : ndarrays of one entry
-        Log prior with the hypothesis's score, and the number of the set.
-    """
-
-    chosen: np.ndarray
-    covariance_times: np.ndarray
-    gram_times: np.ndarray
-    variance: np.ndarray
-    error: np.ndarray
-    prior: np.ndarray
-    key: np.ndarray
+    chosen: np.ndarray  # (K,), 1 for the features of the set
+    covariance_times: np.ndarray  # (G, K), the form's covariance times the set
+    gram_times: np.ndarray  # (G, K), the form's gram times the set
+    variance: np.ndarray  # (G,), of the row
+    error: np.ndarray  # (G,), of the row
+    prior: np.ndarray  # one entry, the log prior with the hypothesis's score
+    key: np.ndarray  # one entry, the number of the set
 
 
 class Candidate(NamedTuple):

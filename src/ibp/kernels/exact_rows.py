@@ -114,8 +114,8 @@ def decide_row(row, likelihood, quadratic, prepared, old, context, search, unifo
     for k in range(n_components):
         new[k] = 0 if search.cold else old[k]
     warm = not search.cold
-    how = Search(search.optimizer, search.node_budget, warm, warm, 0.0, 0.0)
-    value, _, proven = optimize(terms, prepared, new, how, uniforms, space.search)
+    row_search = Search(search.optimizer, search.node_budget, warm, warm, 0.0, 0.0)
+    value, _, proven = optimize(terms, prepared, new, row_search, uniforms, space.search)
     if uniforms is not None and warm:  # the double greedies do not look at the row as it is
         marginals = Marginals(space.search.gains[0], space.search.group_count[0])
         start_marginals(terms, old, marginals)

@@ -33,23 +33,13 @@ HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class Settings(NamedTuple):
-    """What all columns have in common.
+    """What all columns have in common."""
 
-    Attributes
-    ----------
-    noise_precision, factor_precision : float
-        E[tau_X] and E[tau_A].
-    power, damping : float
-        rho, and the weight of the old sites in an update.
-    n_passes : int
-        How often all sites of a column are updated.
-    """
-
-    noise_precision: float
-    factor_precision: float
-    power: float
-    damping: float
-    n_passes: int
+    noise_precision: float  # E[tau_X]
+    factor_precision: float  # E[tau_A]
+    power: float  # rho
+    damping: float  # the weight of the old sites in an update
+    n_passes: int  # how often all sites of a column are updated
 
 
 class Column(NamedTuple):
@@ -74,18 +64,11 @@ class Gaussian(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """What sites make of D columns.
+    """What sites make of D columns."""
 
-    Attributes
-    ----------
-    mean, covariance : ndarrays of shapes (K, D), (D, K, K)
-        The m_j side by side, and the V_j.
-    log_partition : ndarray of shape (D,)
-        As `ibp.model.expectation_propagation.log_partition`, less what the means explain.
-    """
-
-    mean: np.ndarray
-    covariance: np.ndarray
+    mean: np.ndarray  # (K, D), the m_j side by side
+    covariance: np.ndarray  # (D, K, K), the V_j
+    # (D,), as `ibp.model.expectation_propagation.log_partition`, less what the means explain.
     log_partition: np.ndarray
 
 

@@ -43,6 +43,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ibp.compiled import kernel
+from ibp.kernels.factors import dot
 
 SQRT_TWO = math.sqrt(2.0)
 LOG_TWO = math.log(2.0)
@@ -55,63 +56,33 @@ FAR = 0.25
 
 
 class RowModel(NamedTuple):
-    """What the rows of a sweep have in common.
-
-    ``pseudo_count`` is alpha / K in the finite model, else 0; ``rate_of_own`` is alpha / N under
-    the process, else 0.
-    """
+    """What the rows of a sweep have in common."""
 
     n_samples: int
     noise_precision: float
     factor_precision: float
     half_normal: bool
-    pseudo_count: float
-    rate_of_own: float
+    pseudo_count: float  # alpha / K in the finite model, else 0
+    rate_of_own: float  # alpha / N under the process, else 0
 
 
 class RowPiece(NamedTuple):
-    """Some rows of X that are sampled one after another.
+    """Some rows of X that are sampled one after another."""
 
-    Attributes
-    ----------
-    centred : ndarray of shape (n, D)
-        X less centre and intercept, zero where it is missing.
-    observed : ndarray of shape (n, D), bool
-        Where it is not missing.
-    complete : ndarray of shape (n,), bool
-        The rows that miss nothing.
-    products : ndarray of shape (n, S)
-        X A', but for the features that were born in this piece.
-    """
-
-    centred: np.ndarray
-    observed: np.ndarray
-    complete: np.ndarray
-    products: np.ndarray
+    centred: np.ndarray  # (n, D), X less centre and intercept, zero where it is missing
+    observed: np.ndarray  # (n, D), where it is not missing
+    complete: np.ndarray  # (n,), whether a row misses nothing
+    products: np.ndarray  # (n, S), X A', but for the features that were born in this piece
 
 
 class Slots(NamedTuple):
-    """Features and room for more; a slot that no row has is free.
+    """Features and room for more; a slot that no row has is free."""
 
-    Attributes
-    ----------
-    assignments : ndarray of shape (N, S), uint8
-        Z, for a kernel that of its piece.
-    counts : ndarray of shape (S,)
-        m.
-    factors : ndarray of shape (S, D)
-        A, in the user's column order.
-    gram : ndarray of shape (S, S)
-        A A'.
-    fresh : ndarray of shape (S,), bool
-        Which slots were filled in the present piece.
-    """
-
-    assignments: np.ndarray
-    counts: np.ndarray
-    factors: np.ndarray
-    gram: np.ndarray
-    fresh: np.ndarray
+    assignments: np.ndarray  # (N, S), Z, for a kernel that of its piece
+    counts: np.ndarray  # (S,), m
+    factors: np.ndarray  # (S, D), A, in the user's column order
+    gram: np.ndarray  # (S, S), A A'
+    fresh: np.ndarray  # (S,), whether a slot was filled in the present piece
 
 
 @kernel
@@ -175,15 +146,6 @@ def draw_new_feature(residual, observed, model, rng, factors):
             factors[d] = truncated_draw(location, scale, rng)
         else:
             factors[d] = location + scale * rng.standard_normal()
-
-
-@kernel(fastmath={"reassoc", "contract"})
-def dot(first, second):
-    """Inner product."""
-    total = 0.0
-    for i in range(first.shape[0]):
-        total += first[i] * second[i]
-    return total
 
 
 @kernel(fastmath={"reassoc", "contract"})

@@ -32,21 +32,13 @@ from ibp.kernels.accelerated_gibbs import (
 )
 from ibp.methods.chunks import in_chunks
 from ibp.methods.context import Context
-from ibp.methods.sampler import Sampler, SamplerState
+from ibp.methods.sampler import CodeArray, Sampler, SamplerState
 from ibp.methods.samples import Chain, Sample
-from ibp.model import (
-    FactorPosterior,
-    Hyperparameters,
-    Statistics,
-    factor_posterior,
-)
-from ibp.model.assignment_priors import AssignmentPrior
+from ibp.model import FactorPosterior, Statistics, factor_posterior
 from ibp.model.collapsed import draw_factors
 from ibp.parallel import ranges
-from ibp.starts.codes_and_factors import CodesAndFactors
 
 FloatArray = npt.NDArray[np.float64]
-CodeArray = npt.NDArray[np.uint8]
 
 # Room for new features at the start; the kernel makes more when it needs more.
 SPARE_COLUMNS = 8
@@ -58,51 +50,24 @@ MOST_ENTRIES = 1 << 24
 
 @dataclass(frozen=True)
 class Fit:
-    """What Z in use and the observed entries say of the factors.
+    """What Z in use and the observed entries say of the factors; an intercept comes first."""
 
-    Attributes
-    ----------
-    codes : ndarray of shape (N, K+) or, with an intercept, (N, 1 + K+), uint8
-        Z without empty columns; an intercept is a first column of ones.
-    statistics : Statistics
-        Of these codes.
-    posterior : FactorPosterior
-        Of the factors, in layout order, an intercept (about the centre) first.
-    """
-
-    codes: CodeArray
-    statistics: Statistics
-    posterior: FactorPosterior
+    codes: CodeArray  # Z without empty columns; an intercept is a first column of ones
+    statistics: Statistics  # of these codes
+    posterior: FactorPosterior  # of the factors, in layout order, an intercept about the centre
 
 
 @dataclass
 class AcceleratedGibbsState(SamplerState):
-    """Z with what is kept along with it.
+    """Z with what is kept along with it; columns are in the user's order."""
 
-    Attributes
-    ----------
-    columns : Columns
-        Z, its sums and the factors' posterior given the draws, with room for more features; the
-        user's column order.
-    n_columns : int
-        How many there are: an intercept, and the features (in a truncated model all K).
-    n_fixed : int
-        1 with an intercept, else 0.
-    missing_value : ndarray
-        The present draws of the missing entries about the centre, in the order of
-        `Observations.missing_columns`.
-    n_sweeps : int
-        Whole sweeps so far.
-    fit : Fit or None
-        Of the present state, once someone has asked.
-    """
-
-    columns: Columns
-    n_columns: int
-    n_fixed: int
+    columns: Columns  # Z, its sums and the factors' posterior given the draws, with room to grow
+    n_columns: int  # how many there are: an intercept, and the features (if K is given, all K)
+    n_fixed: int  # 1 with an intercept, else 0
+    # The present draws about the centre, in the order of `Observations.missing_columns`.
     missing_value: FloatArray
-    n_sweeps: int = 0
-    fit: Fit | None = None
+    n_sweeps: int = 0  # whole sweeps so far
+    fit: Fit | None = None  # of the present state, once someone has asked
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:
@@ -129,24 +94,7 @@ class AcceleratedGibbsState(SamplerState):
 
 @dataclass(frozen=True)
 class AcceleratedGibbsMethod(Sampler[AcceleratedGibbsState]):
-    """The sampler with its settings.
-
-    Attributes
-    ----------
-    hyperparameters : Hyperparameters
-        Known values, or priors (their means are the first values).
-    prior : UnboundedPrior or FinitePrior
-        The Indian Buffet Process, or the truncated (beta-Bernoulli) model with its K.
-    intercept_std : float or None
-        Spread of the intercept's prior; None for no intercept.
-    start : CodesAndFactors or None
-        Z to begin with (its factors are not needed), or None for a draw from the prior.
-    """
-
-    hyperparameters: Hyperparameters
-    prior: AssignmentPrior
-    intercept_std: float | None = None
-    start: CodesAndFactors | None = None
+    """The sampler with its settings; of a start it needs Z only."""
 
     @property
     def n_fixed(self) -> int:
@@ -159,7 +107,7 @@ class AcceleratedGibbsMethod(Sampler[AcceleratedGibbsState]):
         if observations.sparse:
             raise TypeError("this sampler needs a dense matrix")
         values = self.hyperparameters.values()
-        assignments = self.first_assignments(observations.n_samples, values.alpha, context.rng)
+        assignments = self.first_assignments(values, context)
         n_columns = self.n_fixed + assignments.shape[1]
         columns = empty_columns(
             observations.n_samples, observations.n_features, n_columns + SPARE_COLUMNS
@@ -176,14 +124,6 @@ class AcceleratedGibbsMethod(Sampler[AcceleratedGibbsState]):
             recount(observations, state)
         refresh(columns, n_columns, self.kernel_settings(state))
         return state
-
-    def first_assignments(
-        self, n_samples: int, alpha: float, rng: np.random.Generator
-    ) -> CodeArray:
-        """Z to begin with: without empty columns or, in a truncated model, with all K."""
-        if self.start is None:
-            return self.prior.draw(alpha, n_samples, rng)
-        return self.prior.fitted_to(self.start.assignments)
 
     def kernel_settings(self, state: AcceleratedGibbsState) -> Settings:
         """The present hyperparameters as the kernel needs them."""

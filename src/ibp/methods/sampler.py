@@ -6,27 +6,26 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from ibp.methods.base import SweepRecord
 from ibp.methods.context import Context
 from ibp.methods.samples import Chain, Sample
 from ibp.methods.state import State
-from ibp.model import HyperparameterValues
+from ibp.model import Hyperparameters, HyperparameterValues
+from ibp.model.assignment_priors import AssignmentPrior
+from ibp.starts.codes_and_factors import CodesAndFactors
+
+CodeArray = npt.NDArray[np.uint8]
 
 
 @dataclass
 class SamplerState(State):
-    """What the states of all samplers have.
+    """What the states of all samplers have."""
 
-    Attributes
-    ----------
-    values : HyperparameterValues
-        tau_X, tau_A and alpha.
-    chain : Chain
-        What has been kept.
-    """
-
-    values: HyperparameterValues
-    chain: Chain
+    values: HyperparameterValues  # tau_X, tau_A and alpha
+    chain: Chain  # what has been kept
 
 
 StateT = TypeVar("StateT", bound=SamplerState)
@@ -34,21 +33,24 @@ StateT = TypeVar("StateT", bound=SamplerState)
 
 @dataclass(frozen=True)
 class Sampler(ABC, Generic[StateT]):
-    """A Markov chain whose limit is the posterior.
+    """A Markov chain whose limit is the posterior."""
 
-    Attributes
-    ----------
-    burn_in : int or float
-        Sweeps that are not kept or, below one, which part of them.
-    thin : int
-        Of the later ones, every so many is kept.
-    """
-
-    burn_in: int | float
-    thin: int
+    burn_in: int | float  # sweeps that are not kept or, below one, which part of them
+    thin: int  # of the later sweeps, every so many is kept
+    hyperparameters: Hyperparameters  # what is `Known` stays; the chain begins at the means
+    prior: AssignmentPrior  # the Indian Buffet Process, or the truncated model with its K
+    # Z, and factors if a sampler needs them, to begin with; None for a draw from the prior.
+    start: CodesAndFactors | None = None
+    intercept_std: float | None = None  # spread of the intercept's prior; None for no intercept
 
     # A sweep that changes nothing says nothing: the next one may.
     climbs: ClassVar[bool] = False
+
+    def first_assignments(self, values: HyperparameterValues, context: Context) -> CodeArray:
+        """Z to begin with: without empty columns or, in a truncated model, with all K."""
+        if self.start is not None:
+            return self.prior.fitted_to(self.start.assignments)
+        return self.prior.draw(values.alpha, context.observations.n_samples, context.rng)
 
     @abstractmethod
     def init(self, context: Context) -> StateT:

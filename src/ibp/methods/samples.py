@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
+# What a sample has one number of.
+NUMBERS = ("alpha", "noise_std", "factor_std", "log_joint")
 
 
 @dataclass(frozen=True)
@@ -43,21 +45,11 @@ class Sample:
 
 @dataclass
 class Chain:
-    """The samples that are kept: every so many sweeps after the burn-in.
+    """The samples that are kept: every so many sweeps after the burn-in."""
 
-    Attributes
-    ----------
-    n_sweeps : int
-        Sweeps so far.
-    kept_sweeps : list of int
-        The numbers, from 1, of the sweeps that are kept.
-    samples : list of Sample
-        Where these sweeps led, in order.
-    """
-
-    n_sweeps: int = 0
-    kept_sweeps: list[int] = field(default_factory=list)
-    samples: list[Sample] = field(default_factory=list)
+    n_sweeps: int = 0  # sweeps so far
+    kept_sweeps: list[int] = field(default_factory=list)  # their numbers, from 1
+    samples: list[Sample] = field(default_factory=list)  # where these sweeps led, in order
 
     def record(self, sample: Callable[[], Sample], burn_in: int | float, thin: int) -> None:
         """Count a sweep, and keep what it led to if it is due.
@@ -121,10 +113,7 @@ class PosteriorSamples(Sequence[Sample]):
             np.concatenate([sample.components for sample in kept]),
             np.concatenate([sample.components_std for sample in kept]),
             np.stack([sample.intercept for sample in kept]),
-            np.array([sample.alpha for sample in kept]),
-            np.array([sample.noise_std for sample in kept]),
-            np.array([sample.factor_std for sample in kept]),
-            np.array([sample.log_joint for sample in kept]),
+            **{name: np.array([getattr(sample, name) for sample in kept]) for name in NUMBERS},
         )
 
     @property
@@ -144,10 +133,7 @@ class PosteriorSamples(Sequence[Sample]):
             self.components[own],
             self.components_std[own],
             self.intercept[s],
-            float(self.alpha[s]),
-            float(self.noise_std[s]),
-            float(self.factor_std[s]),
-            float(self.log_joint[s]),
+            **{name: float(getattr(self, name)[s]) for name in NUMBERS},
         )
 
     def __iter__(self) -> Iterator[Sample]:

@@ -13,7 +13,7 @@ from ibp.model.hyperparameters import (
     Known,
 )
 from ibp.model.ibp_prior import LeftOrderedClasses, ShiftedClasses, sample_assignments
-from ibp.model.intercept import Intercept, LearnedIntercept, NoIntercept
+from ibp.model.intercept import Intercept, LearnedIntercept, NoIntercept, first_intercept
 from ibp.model.sampling import sample_data, sample_factors, sample_model
 from ibp.model.statistics import Statistics
 
@@ -35,6 +35,7 @@ __all__ = [
     "Statistics",
     "factor_posterior",
     "feature_evidence",
+    "first_intercept",
     "sample_assignments",
     "sample_data",
     "sample_factors",

@@ -46,6 +46,11 @@ class BetaSticks:
         """E ln(1 - v_k)."""
         return np.asarray(digamma(self.second) - digamma(self.first + self.second))
 
+    @property
+    def mean_log_odds(self) -> FloatArray:
+        """E ln v_k - E ln(1 - v_k)."""
+        return np.asarray(digamma(self.first) - digamma(self.second))
+
     def entropy(self) -> float:
         """Of all sticks together."""
         a, b = self.first, self.second

@@ -30,21 +30,11 @@ ENTRIES_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True)
 class FactorPosterior:
-    """A given Z: means (K x D, layout order), and covariances by column group.
+    """A given Z: means in layout order, and covariances by column group."""
 
-    Attributes
-    ----------
-    mean : ndarray of shape (K, D)
-        E[A].
-    covariance : ndarray of shape (G, K, K)
-        Of the factors of any one column of a group.
-    log_likelihood : float
-        ln p(X | Z), the factors integrated out.
-    """
-
-    mean: FloatArray
-    covariance: FloatArray
-    log_likelihood: float
+    mean: FloatArray  # (K, D), E[A]
+    covariance: FloatArray  # (G, K, K), of the factors of any one column of a group
+    log_likelihood: float  # ln p(X | Z), the factors integrated out
 
     def variance(self, observations: Observations) -> FloatArray:
         """Of each factor, K x D."""

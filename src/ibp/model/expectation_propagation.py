@@ -47,21 +47,13 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class Tilted(NamedTuple):
-    """A cavity times the power of a half-normal prior, elementwise.
-
-    Attributes
-    ----------
-    mean, variance : ndarray
-        Its moments.
-    log_normalizer : ndarray
-        ln of the integral of exp(-c a^2 / 2 + h a) t(a)^rho, with t's constant left out.
-    site_precision, site_linear : ndarray
-        The site that gives the marginal these moments.
-    """
+    """A cavity times the power of a half-normal prior, elementwise."""
 
     mean: FloatArray
     variance: FloatArray
+    # ln of the integral of exp(-c a^2 / 2 + h a) t(a)^rho, with t's constant left out.
     log_normalizer: FloatArray
+    # The site that gives the marginal these moments.
     site_precision: FloatArray
     site_linear: FloatArray
 

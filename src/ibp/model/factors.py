@@ -11,7 +11,6 @@ single update raises the bound.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,20 +20,6 @@ from ibp.model.hyperparameters import Hyperparameters
 from ibp.model.statistics import Statistics
 
 FloatArray = npt.NDArray[np.float64]
-
-
-class FactorMoments(Protocol):
-    """Means and variances of any q(A), both K x D."""
-
-    @property
-    def mean(self) -> FloatArray:
-        """E[a]."""
-        ...
-
-    @property
-    def variance(self) -> FloatArray:
-        """Var[a]."""
-        ...
 
 
 @dataclass

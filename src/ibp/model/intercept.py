@@ -10,13 +10,12 @@ variance_d). Like a hyperparameter it is either learned (`LearnedIntercept`) or 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from ibp.data.observations import Observations
-from ibp.model.factors import FactorMoments
 from ibp.model.statistics import Statistics, sums_by_column
 
 FloatArray = npt.NDArray[np.float64]
@@ -46,7 +45,7 @@ class NoIntercept:
         self,
         observations: Observations,
         statistics: Statistics,
-        factors: FactorMoments,
+        factor_mean: FloatArray,
         noise_precision: float,
     ) -> NoIntercept:
         """Stay as it is."""
@@ -83,14 +82,29 @@ class LearnedIntercept:
         self,
         observations: Observations,
         statistics: Statistics,
-        factors: FactorMoments,
+        factor_mean: FloatArray,
         noise_precision: float,
     ) -> LearnedIntercept:
         """The optimal q(b) given everything else."""
         fresh = self.at_centre(observations, self.prior_std, noise_precision)
-        explained = sums_by_column(statistics.totals, observations.layout, factors.mean)
+        explained = sums_by_column(statistics.totals, observations.layout, factor_mean)
         mean = fresh.response(noise_precision) * (observations.column_sums - explained)
         return LearnedIntercept(mean, fresh.variance, self.prior_std)
 
 
 Intercept = NoIntercept | LearnedIntercept
+
+
+def first_intercept(
+    observations: Observations,
+    prior_std: float | None,
+    noise_precision: float,
+    known: FloatArray | None = None,
+) -> Intercept:
+    """The intercept to begin with: at the prior's mean, or at known offsets in the user's order."""
+    if prior_std is None:
+        return NoIntercept.of_width(observations.n_features)
+    intercept = LearnedIntercept.at_centre(observations, prior_std, noise_precision)
+    if known is None:
+        return intercept
+    return replace(intercept, mean=observations.layout.arrange(known) - observations.centre)

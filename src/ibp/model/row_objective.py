@@ -42,14 +42,8 @@ def row_problem(
 ) -> Problem:
     """The problem whose maximiser is the best row given all others.
 
-    Parameters
-    ----------
-    x : ndarray of shape (D,)
-        The observation less the intercept, columns in the same order as those of ``factors``.
-    others : ndarray of shape (N - 1, K)
-        The assignments of the other rows.
-    factors, hyperparameters, prior
-        The rest of the state.
+    ``x`` is the observation less the intercept, columns in the same order as those of ``factors``;
+    ``others`` are the assignments of the other rows.
     """
     n_samples = others.shape[0] + 1
     counts = np.count_nonzero(others, axis=0)

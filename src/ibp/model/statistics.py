@@ -25,24 +25,12 @@ COLUMNS_AT_ONCE = 256
 
 @dataclass
 class Statistics:
-    """Sums over the rows, of X about its centre.
+    """Sums over the rows, of X about its centre."""
 
-    Attributes
-    ----------
-    gram : ndarray of shape (G, K, K)
-        Z'Z over the rows that observe each column group.
-    totals : ndarray of shape (G, K)
-        Column sums of Z over the same rows.
-    cross : ndarray of shape (K, D)
-        Z'X over the observed entries, columns in layout order.
-    counts : ndarray of shape (K,)
-        m, how many rows have each feature.
-    """
-
-    gram: FloatArray
-    totals: FloatArray
-    cross: FloatArray
-    counts: npt.NDArray[np.int64]
+    gram: FloatArray  # (G, K, K), Z'Z over the rows that observe each column group
+    totals: FloatArray  # (G, K), column sums of Z over the same rows
+    cross: FloatArray  # (K, D), Z'X over the observed entries, columns in layout order
+    counts: npt.NDArray[np.int64]  # (K,), m, how many rows have each feature
 
     @classmethod
     def from_codes(

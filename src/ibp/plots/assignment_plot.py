@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from ibp.plots.canvas import SMALL, axes_for, say_only
+from ibp.plots.canvas import SMALL, Axes, axes_for, say_only
 from ibp.plots.checks import check_model, check_option, check_positive
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MOST_NUMBERED = 40  # features whose numbers fit below the picture
 

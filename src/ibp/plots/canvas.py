@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+else:
+    Axes = Any  # Matplotlib is loaded by what draws
 
 # Hues that stay apart for colour-blind readers (P. Tol's "muted"), the strongest first.
 COLOURS = (
@@ -56,11 +58,6 @@ def no_frame(ax: Axes) -> None:
 def light_frame(ax: Axes) -> None:
     """Leave the two spines that carry numbers."""
     ax.spines[["top", "right"]].set_visible(False)
-
-
-def small_print(ax: Axes, sentence: str) -> None:
-    """Say below the Axes what a reader must know."""
-    ax.set_xlabel(sentence, fontsize=SMALL, color=QUIET)
 
 
 def say_only(ax: Axes, sentence: str) -> Axes:

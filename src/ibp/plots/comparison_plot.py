@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ibp.plots.canvas import COLOURS, SMALL, axes_for, light_frame, say_only
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from ibp.plots.canvas import COLOURS, SMALL, Axes, axes_for, light_frame, say_only
 
 FEW_POWERS, NEAR = 100.0, 10.0  # last time over first
 

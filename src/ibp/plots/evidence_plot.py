@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from ibp.plots.canvas import FAINT, MAIN, SECOND, axes_for, say_only
+from ibp.plots.canvas import FAINT, MAIN, SECOND, Axes, axes_for, say_only
 from ibp.plots.checks import check_model, check_option
 from ibp.registry import card_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def evidence(
@@ -45,7 +42,6 @@ def evidence(
     from matplotlib.ticker import MaxNLocator
 
     few = "o" if values.size < 30 else None
-
     width = 1.5 if values.size < 200 else 0.8
     ax.plot(x, values, color=MAIN, linewidth=width, marker=few, markersize=3)
     ax.set_xlabel("sweep" if over == "sweeps" else "seconds")
@@ -60,8 +56,7 @@ def evidence(
     twin.yaxis.set_major_locator(MaxNLocator(integer=True))
     if over == "sweeps":
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    most = int(np.max(history["n_components"]))
-    twin.set_ylim(0, 1.15 * max(most, 1))
+    twin.set_ylim(0, 1.15 * max(int(np.max(history["n_components"])), 1))
     ax.spines["top"].set_visible(False)
     twin.spines["top"].set_visible(False)
     ax.set_zorder(twin.get_zorder() + 1)  # the evidence lies above

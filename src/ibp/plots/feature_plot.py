@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +14,13 @@ from ibp.plots.canvas import (
     QUIET,
     SECOND,
     SMALL,
+    Axes,
     axes_for,
     no_frame,
     say_only,
     shortened,
     size_of,
 )
-from ibp.plots.canvas import small_print as print_below
 from ibp.plots.checks import (
     check_model,
     check_option,
@@ -37,9 +37,6 @@ from ibp.plots.pictures import (
     picture_height,
     set_view,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -114,7 +111,8 @@ def features(
     else:
         ax = _draw_pictures(model, shown, shape, ax)
     if shown.size < model.n_components_:
-        print_below(ax, f"{shown.size} of {model.n_components_} features")
+        shown_of = f"{shown.size} of {model.n_components_} features"
+        ax.set_xlabel(shown_of, fontsize=SMALL, color=QUIET)
     return ax
 
 
@@ -196,15 +194,8 @@ def _draw_lists(
         sizes = model.components_[k, top_columns] / (largest or 1.0)
         _draw_bars(ax, sizes, left, 1.0 - margin, y, signed=signed)
         for j, line in zip(top_columns, y, strict=True):
-            ax.text(
-                left - 0.02,
-                line,
-                names[j],
-                fontsize=font,
-                ha="right",
-                va="center",
-                parse_math=False,  # names are data
-            )
+            label = ax.text(left - 0.02, line, names[j], fontsize=font, ha="right", va="center")
+            label.set_parse_math(False)  # names are data
     no_frame(ax)
     ax.set_xlim(-0.02, width + 0.02)
     ax.set_ylim(height, 0)

@@ -6,15 +6,12 @@ The unit of length is the width of a picture; y grows downwards.
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ibp.plots.canvas import FAINT
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from ibp.plots.canvas import FAINT, Axes
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -10,7 +10,6 @@ from operator import index
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from ibp.agreement import CAME_BACK, IN_PART
@@ -20,12 +19,9 @@ from ibp.report import wording
 from ibp.report.encoding import clean_name, packed, plain, plain_number
 from ibp.report.measuring import Measurements, measure
 from ibp.report.notes import Notes
-from ibp.report.reading import DataReader
+from ibp.report.reading import DataReader, FloatArray, IntArray
 from ibp.report.sampling import Shown, choose, top_columns, worst_first
-from ibp.report.trust import Certainty, Restarts, certainty_of, restarts_of
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from ibp.report.trust import Certainty, RestartAgreement, certainty_of, restarts_of
 
 MAX_ROWS = 300
 WORST_LISTED = 10
@@ -45,7 +41,7 @@ class ReportContent:
     notes: Notes
     measured: Measurements
     certainty: Certainty | None
-    restarts: Restarts
+    restarts: RestartAgreement
     shown: Shown
     row_values: FloatArray
     row_codes: FloatArray
@@ -296,28 +292,7 @@ def gather(
     max_rows: int = MAX_ROWS,
     random_state: int = 0,
 ) -> ReportContent:
-    """Measure a fitted model on data.
-
-    Parameters
-    ----------
-    model : estimator
-        A fitted model of this library.
-    X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
-        The data; read by blocks of rows.
-    row_names, column_names : sequence of str, default=None
-        Names; by default those of the frame or of the training data, else numbers.
-    image_shape : tuple of int, default=None
-        Height and width, if a row is a picture; by default what the model's notes say.
-    max_rows : int, default=300
-        Most rows in the explorer.
-    random_state : int, default=0
-        Of the rows that are drawn.
-
-    Returns
-    -------
-    ReportContent
-        All that the page says.
-    """
+    """Measure a fitted model on data, with the arguments of `write_report`."""
     check_is_fitted(model)
     if max_rows < 1:
         raise InvalidValueError(f"max_rows must be at least 1; it is {max_rows}.")
@@ -335,7 +310,6 @@ def gather(
         random_state=random_state,
     )
     matrix = reader.matrix(shown.rows)
-    codes = reader.codes(matrix)
     values = matrix[:, shown.columns]
     return ReportContent(
         model=model,
@@ -345,7 +319,7 @@ def gather(
         restarts=restarts_of(model),
         shown=shown,
         row_values=values.toarray() if reader.sparse else values,
-        row_codes=codes,
+        row_codes=reader.codes(matrix),
         row_names=row_names,
         column_names=column_names,
         full_image_shape=shape,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +12,8 @@ from scipy import sparse
 
 from ibp.blas import reconstruct, single_threaded_blas
 from ibp.evaluate import expected_entries, row_log_likelihood
-from ibp.parallel import Executor, Threads, ranges
-from ibp.report.reading import DataReader
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from ibp.parallel import Threads, ranges
+from ibp.report.reading import DataReader, FloatArray, IntArray
 
 # Entries of the rows that are worked on together.
 PIECE = 200_000
@@ -27,38 +23,18 @@ CONSTANT = 1e-13
 
 @dataclass(frozen=True)
 class Measurements:
-    """Sums over all rows of X.
+    """Sums over all rows of X, for each of N rows, D columns, and K features."""
 
-    Attributes
-    ----------
-    row_squares, row_counts : ndarray of shape (N,)
-        Squared errors of each row's observed entries, and how many these are.
-    row_features : ndarray of shape (N,)
-        Features that are on in each row.
-    column_squares, column_counts : ndarray of shape (D,)
-        The same of the columns.
-    spread : ndarray of shape (D,)
-        Sum of squares of each column about its mean.
-    on_counts : ndarray of shape (K,)
-        In how many rows each feature is on.
-    together : ndarray of shape (K, K)
-        In how many rows two are.
-    correlation : ndarray of shape (K, K)
-        Of being on, or of real codes; 0 where one never changes.
-    mean_codes : ndarray of shape (K,)
-        Average code of the rows that have it; 1 if none has.
-    """
-
-    row_squares: FloatArray
-    row_counts: IntArray
-    row_features: IntArray
+    row_squares: FloatArray  # squared errors of a row's observed entries
+    row_counts: IntArray  # how many of them there are
+    row_features: IntArray  # features that are on in a row
     column_squares: FloatArray
     column_counts: IntArray
-    spread: FloatArray
-    on_counts: IntArray
-    together: IntArray
-    correlation: FloatArray
-    mean_codes: FloatArray
+    spread: FloatArray  # sum of squares of a column about its mean
+    on_counts: IntArray  # in how many rows a feature is on
+    together: IntArray  # in how many rows two are, (K, K)
+    correlation: FloatArray  # of being on, or of real codes; 0 where one never changes, (K, K)
+    mean_codes: FloatArray  # average code of the rows that have it; 1 if none has
 
     @property
     def n_missing(self) -> int:
@@ -100,7 +76,10 @@ def measure(reader: DataReader) -> Measurements:
     together, products, code_sums = np.zeros((k, k)), np.zeros((k, k)), np.zeros(k)
     executor = Threads(effective_n_jobs(model.n_jobs))
     for rows, matrix, codes in reader.blocks():
-        for piece, part in _pieces(matrix, codes, components, intercept, executor):
+        # Pieces of a dense block fit the cache.
+        pieces = ranges(len(codes), len(codes) if reader.sparse else PIECE // d + 1)
+        parts = executor.map(_block_of, (matrix, codes, components, intercept), pieces)
+        for piece, part in zip(pieces, parts, strict=True):
             own = slice(rows.start + piece.start, rows.start + piece.stop)
             row_squares[own], row_counts[own] = part.row_squares, part.row_counts
             column_squares += part.column_squares
@@ -147,20 +126,6 @@ class _Block:
     column_counts: IntArray
     means: FloatArray
     spread: FloatArray
-
-
-def _pieces(
-    matrix: Any,
-    codes: npt.NDArray[Any],
-    components: FloatArray,
-    intercept: FloatArray,
-    executor: Executor,
-) -> Iterator[tuple[slice, _Block]]:
-    """What a block adds, in pieces that fit the cache."""
-    n, d = matrix.shape
-    pieces = ranges(n, n if sparse.issparse(matrix) else PIECE // d + 1)
-    task = (matrix, codes, components, intercept)
-    yield from zip(pieces, executor.map(_block_of, task, pieces), strict=True)
 
 
 def _block_of(task: tuple[Any, npt.NDArray[Any], FloatArray, FloatArray], piece: slice) -> _Block:

@@ -15,7 +15,7 @@ LONGEST_FIT = 1e9  # seconds
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOutScore:
     """How well hidden entries were predicted."""
 
     score: float
@@ -30,7 +30,7 @@ class Notes:
     data: str | None
     method: str | None
     image_shape: tuple[int, int] | None
-    held_out: HeldOut | None
+    held_out: HeldOutScore | None
     versions: dict[str, str]
     fitted_at: str | None
     seconds: float | None
@@ -87,12 +87,12 @@ def _shape(value: Any) -> tuple[int, int] | None:
     return int(value[0]), int(value[1])
 
 
-def _held_out(value: Any) -> HeldOut | None:
+def _held_out(value: Any) -> HeldOutScore | None:
     score = _number(value.get("score")) if isinstance(value, dict) else None
     if score is None:
         return None
     n_entries, fraction = _number(value.get("n_entries")), _number(value.get("fraction"))
-    return HeldOut(
+    return HeldOutScore(
         score,
         int(n_entries) if n_entries is not None and 0 < n_entries < 1e15 else None,
         fraction if fraction is not None and 0 < fraction <= 1 else None,

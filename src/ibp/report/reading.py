@@ -13,6 +13,9 @@ from scipy import sparse
 
 from ibp.validation import check_matrix
 
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
 # Entries of a block of rows, and of its codes.
 BLOCK_ENTRIES = 4_000_000
 MOST_BLOCK_ROWS = 65_536
@@ -62,16 +65,14 @@ class DataReader:
         with _names_not_compared():
             return np.asarray(self.model.transform(matrix))
 
-    def confidence(self, matrix: Any) -> npt.NDArray[np.float64]:
+    def confidence(self, matrix: Any) -> FloatArray:
         """How sure their bits are, in nats."""
         with _names_not_compared():
             return np.asarray(self.model.confidence(matrix))
 
     def blocks(self) -> Iterator[tuple[slice, Any, npt.NDArray[Any]]]:
         """All rows, block by block: which, their values and their codes."""
-        width = self.n_columns
-        if self.sparse:
-            width = self._data.nnz // self.n_rows + 1
+        width = self._data.nnz // self.n_rows + 1 if self.sparse else self.n_columns
         n_block = BLOCK_ENTRIES // max(width, self.model.n_components_, 1)
         n_block = min(max(n_block, 1), MOST_BLOCK_ROWS)
         for start in range(0, self.n_rows, n_block):

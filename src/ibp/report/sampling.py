@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from ibp.report.reading import FloatArray, IntArray
 
 # Numbers in the page: of the features, of the rows' values, and of the rows' codes.
 MOST_NUMBERS = 600_000
@@ -20,27 +18,13 @@ TOP_COLUMNS = 8
 
 @dataclass(frozen=True)
 class Shown:
-    """What the explorer has.
-
-    Attributes
-    ----------
-    rows : ndarray
-        Rows, ascending.
-    worst : ndarray
-        Those of them that are explained worst, the worst first.
-    columns : ndarray
-        Columns, ascending.
-    image_shape : tuple or None
-        Height and width of the picture that these columns make.
-    stride : int
-        Every how-manieth pixel of the original picture is shown, in each direction.
-    """
+    """What the explorer has: rows and columns by number, ascending."""
 
     rows: IntArray
-    worst: IntArray
+    worst: IntArray  # those rows that are explained worst, the worst first
     columns: IntArray
-    image_shape: tuple[int, int] | None
-    stride: int
+    image_shape: tuple[int, int] | None  # of the picture that these columns make
+    stride: int  # from one pixel that is shown to the next, in each direction
 
 
 def choose(

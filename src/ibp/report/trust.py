@@ -11,11 +11,8 @@ from scipy.special import expit
 
 from ibp.agreement import CAME_BACK, IN_PART
 from ibp.report.measuring import is_on
-from ibp.report.reading import DataReader
+from ibp.report.reading import DataReader, FloatArray, IntArray
 from ibp.report.sampling import sample_rows
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MOST_ROWS = 5000
 # Below this many nats a bit is nearly a toss-up: at best 73 % sure.
@@ -25,31 +22,16 @@ EDGES = np.array([TOSS_UP, 3.0, 5.0, 10.0])
 
 @dataclass(frozen=True)
 class Certainty:
-    """How sure bits are, from some of the rows.
-
-    Attributes
-    ----------
-    n_rows : int
-        How many rows were looked at.
-    shares : ndarray of shape (5,)
-        Share of the bits below 1 nat, between the `EDGES`, and above the last.
-    mean_probability : float
-        Average probability that a bit is right, all others given.
-    feature_probability, feature_on_probability : ndarray of shape (K,)
-        The same of each feature: in all rows, and in those that have it (NaN if none has).
-    feature_toss_ups : ndarray of shape (K,)
-        Share of each feature's bits that are nearly a toss-up.
-    differing : float or None
-        Share of the bits for which the fit itself had settled otherwise; None if these are not the
-        rows that it was fitted to, or it did not keep what it found of them.
-    """
+    """How sure bits are, from some of the rows."""
 
     n_rows: int
-    shares: FloatArray
-    mean_probability: float
-    feature_probability: FloatArray
-    feature_on_probability: FloatArray
-    feature_toss_ups: FloatArray
+    shares: FloatArray  # of the bits below 1 nat, between the `EDGES`, and above the last
+    mean_probability: float  # that a bit is right, all others given
+    feature_probability: FloatArray  # the same of each feature
+    feature_on_probability: FloatArray  # and only in rows that have it; NaN if none has
+    feature_toss_ups: FloatArray  # share of each feature's bits that are nearly a toss-up
+    # Share of the bits for which the fit itself had settled otherwise; None if these are not the
+    # rows that it was fitted to, or it did not keep what it found of them.
     differing: float | None
 
     @property
@@ -90,22 +72,13 @@ def _differing(reader: DataReader, rows: IntArray, on: npt.NDArray[np.bool_]) ->
 
 
 @dataclass(frozen=True)
-class Restarts:
-    """What the restarts of a fit found.
+class RestartAgreement:
+    """What the restarts of a fit found, and how far they agree."""
 
-    Attributes
-    ----------
-    evidence, n_components : ndarray of shape (R,)
-        Of each restart.
-    kept : int
-        The one that the model is.
-    similarity : ndarray of shape (R - 1, K)
-        Cosine similarity of each feature with its match in every other restart.
-    """
-
-    evidence: FloatArray
+    evidence: FloatArray  # of each restart
     n_components: IntArray
-    kept: int
+    kept: int  # the one that the model is
+    # Cosine similarity of each feature with its match in every other restart, a row each.
     similarity: FloatArray
 
     @property
@@ -135,13 +108,12 @@ class Restarts:
         return np.asarray(partly.sum(axis=0))
 
 
-def restarts_of(model: Any) -> Restarts:
+def restarts_of(model: Any) -> RestartAgreement:
     """What a fitted model remembers of its restarts."""
     kept = int(model.restart_kept_)
-    similarity = np.delete(np.asarray(model.restart_similarity_, dtype=np.float64), kept, axis=0)
-    return Restarts(
+    return RestartAgreement(
         np.asarray(model.restart_evidence_, dtype=np.float64),
         np.asarray(model.restart_n_components_, dtype=np.int64),
         kept,
-        similarity,
+        np.delete(np.asarray(model.restart_similarity_, dtype=np.float64), kept, axis=0),
     )

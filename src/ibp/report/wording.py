@@ -179,8 +179,8 @@ def summary(facts: Facts, source: str | None) -> str:
         parts.append(f"{found} {count(facts.n_components, 'feature')}{much}; {per_row}.")
     took = "" if facts.seconds is None else f" in {seconds(facts.seconds)}"
     endings = ENDINGS if facts.settles else ENDINGS | OPEN_ENDINGS
-    how = endings.get(facts.ending, "It ended")
-    parts.append(f"{how}, after {count(facts.n_iter, 'sweep')}{took}.")
+    ended = endings.get(facts.ending, "It ended")
+    parts.append(f"{ended}, after {count(facts.n_iter, 'sweep')}{took}.")
     if facts.n_restarts > 1:
         parts.append(f"This is the best of {facts.n_restarts} restarts.")
     return " ".join(parts)

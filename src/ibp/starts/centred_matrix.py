@@ -63,19 +63,11 @@ def centred(values: Values, executor: Executor) -> CentredMatrix:
 class DenseMatrix:
     """Rows less the column means; what is missing is zero there, or ``fill[0] @ fill[1]``.
 
-    Attributes
-    ----------
-    mean, observed_share : ndarray of shape (D,)
-        Of the observed entries of each column; the share of the rows that have one.
-    sum_of_squares : float
-        Of the centred matrix, before anything is filled in.
-    is_tall : bool
-        Whether moments are those of the columns: there are no more of them than rows.
-    order : int
-        Order of the moments.
-    free_order, free_length : int
-        The shorter and the longer side of a matrix of free entries: one row is lost to the mean,
-        and columns that do not vary do not count.
+    ``mean`` is that of the observed entries of each column, and ``observed_share`` the share of the
+    rows that have one. Moments are those of the columns if the matrix ``is_tall``, with no more
+    columns than rows, else those of the rows. ``free_order`` and ``free_length`` are the shorter
+    and the longer side of a matrix of free entries: one row is lost to the mean, and columns that
+    do not vary do not count.
     """
 
     def __init__(self, values: AnyFloatArray, executor: Executor) -> None:
@@ -84,7 +76,7 @@ class DenseMatrix:
         self.fill: tuple[AnyFloatArray, AnyFloatArray] | None = None
         self.n_rows, self.n_columns = values.shape
         self.is_tall = self.n_columns <= self.n_rows
-        self.order = min(values.shape)
+        self.order = min(values.shape)  # of the moments
         self.rows = ranges(self.n_rows, CHUNK)
         n_missing = self.sum_over_rows(lambda rows: np.isnan(values[rows]).sum(axis=0))
         observed = self.n_rows - n_missing
@@ -94,7 +86,7 @@ class DenseMatrix:
         self.mean: AnyFloatArray = (sums / np.maximum(observed, 1)).astype(values.dtype)
         self.observed_share = observed / self.n_rows
         squares = self.sum_over_rows(lambda rows: column_squares(self.block(rows)))
-        self.sum_of_squares = float(squares.sum())
+        self.sum_of_squares = float(squares.sum())  # before anything is filled in
         n_varying = count_varying(squares, self.mean, self.n_rows)
         self.free_order, self.free_length = sorted((self.n_rows - 1, n_varying))
 

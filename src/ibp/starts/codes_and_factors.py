@@ -12,27 +12,14 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class CodesAndFactors:
-    """What is known before the first sweep.
+    """What is known before the first sweep."""
 
-    Attributes
-    ----------
-    codes : ndarray of shape (N, K)
-        Assignments, their probabilities, or nonnegative codes.
-    factors : ndarray of shape (K, D) or None
-        In the user's column order; None if they are to follow from the codes.
-    intercept : ndarray of shape (D,) or None
-        The offset of each column, likewise.
-    real : bool
-        Whether the codes have a scale of their own; else they are between zero and one.
-    interrupted : bool
-        Whether the user broke off what led here.
-    """
-
-    codes: FloatArray
+    codes: FloatArray  # (N, K), assignments, their probabilities, or nonnegative codes
+    # In the user's column order, (K, D) and (D,); None if they are to follow from the codes.
     factors: FloatArray | None = None
     intercept: FloatArray | None = None
-    real: bool = False
-    interrupted: bool = False
+    real: bool = False  # whether the codes have a scale of their own, or are between zero and one
+    interrupted: bool = False  # whether the user broke off what led here
 
     @property
     def n_components(self) -> int:
@@ -56,5 +43,5 @@ class CodesAndFactors:
 
     @property
     def assignments(self) -> npt.NDArray[np.uint8]:
-        """Which codes are nearer to one than to nothing."""
+        """The codes rounded to zeros and ones."""
         return (self.codes > 0.5).astype(np.uint8)

@@ -38,28 +38,10 @@ def principal_directions(
     rng: np.random.Generator,
     should_stop: Callable[[], bool],
 ) -> tuple[FloatArray, Noise]:
-    """Directions (D, k), and the noise.
+    """Orthonormal directions (D, k), in no particular order, and the noise.
 
-    Parameters
-    ----------
-    matrix : CentredMatrix
-        What is missing in it has been filled in.
-    n_components : int or None
-        How many directions; None for those above the noise edge.
-    bound : int
-        How many at most.
-    noise : Noise or None
-        None if it is still to be judged.
-    rng : Generator
-        Source of all randomness.
-    should_stop : callable
-        Asked between rounds.
-
-    Returns
-    -------
-    directions : ndarray of shape (D, k)
-        Orthonormal, in no particular order.
-    noise : Noise
+    As many directions as are asked for, None for those above the noise edge, but at most ``bound``.
+    What is missing in the matrix has been filled in; ``noise`` is None if it is still to be judged.
     """
     if isinstance(matrix, DenseMatrix) and matrix.order <= EXACT_ORDER:
         return exact_directions(matrix, n_components, bound, noise)

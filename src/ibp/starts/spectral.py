@@ -36,27 +36,17 @@ from ibp.starts.two_modes import cut_in_two
 
 @dataclass(frozen=True)
 class SpectralCodes:
-    """Assignments from the principal subspace, strongest feature first.
+    """Assignments from the principal subspace, strongest feature first."""
 
-    Attributes
-    ----------
-    assignments : ndarray of shape (n, K), uint8
-        No column is constant and no two are equal or opposite: such components are left out, so
-        there may be fewer than were asked for.
-    separation : ndarray of shape (K,)
-        Share of the variance of a feature's scores that its two modes explain: 1 for a noiseless
-        feature. Cutting a Gaussian in halves explains 2/pi = 0.637, so that a balanced feature
-        below this is doubtful; one that few rows have may be sound with much less.
-    noise_std : float
-        Standard deviation of what the directions above the noise edge leave unexplained.
-    n_above_edge : int
-        Eigenvalues of the covariance above the noise edge, before any bound.
-    """
-
+    # (n, K). No column is constant and no two are equal or opposite: such components are left out,
+    # so there may be fewer than were asked for.
     assignments: npt.NDArray[np.uint8]
+    # (K,), the share of the variance of a feature's scores that its two modes explain: 1 for a
+    # noiseless feature. Cutting a Gaussian in halves explains 2/pi = 0.637, so that a balanced
+    # feature below this is doubtful; one that few rows have may be sound with much less.
     separation: FloatArray
-    noise_std: float
-    n_above_edge: int
+    noise_std: float  # of what the directions above the noise edge leave unexplained
+    n_above_edge: int  # eigenvalues of the covariance above the noise edge, before any bound
 
 
 def spectral_codes(
@@ -70,28 +60,13 @@ def spectral_codes(
 ) -> SpectralCodes:
     """Find two-valued features by principal and independent component analysis.
 
+    In ``values`` NaN is missing. Entries that a sparse array does not store are observed zeros; it
+    is never made dense, and a NaN stored in it counts as the mean of its column. As many features
+    are looked for as ``n_components`` says, as far as the data vary in so many directions; if that
+    is None, as many as there are eigenvalues above the noise edge, which may be none, and at most
+    ``max_components``. Once ``should_stop`` says True the remaining rounds are left out.
+
     Run it with BLAS held to a single thread; the answer is then the same for any number of threads.
-
-    Parameters
-    ----------
-    values : ndarray or csr_array of shape (n, D)
-        NaN is missing. Entries that a sparse array does not store are observed zeros; it is never
-        made dense, and a NaN stored in it counts as the mean of its column.
-    n_components : int or None
-        Features to look for, as far as the data vary in so many directions; None for the number
-        of eigenvalues above the noise edge, which may be zero.
-    max_components : int
-        Bound on the number of features if ``n_components`` is None.
-    rng : Generator
-        Source of all randomness.
-    executor : Executor
-        Runs pieces of the large products.
-    should_stop : callable
-        Asked between rounds; once it says True the remaining rounds are left out.
-
-    Returns
-    -------
-    SpectralCodes
     """
     values, exponent = in_safe_range(values)
     matrix = centred(values, executor)

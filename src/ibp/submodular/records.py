@@ -10,24 +10,12 @@ from ibp.compiled import inlined
 
 
 class Terms(NamedTuple):
-    """F as compiled code reads it; `ibp.submodular.Problem` says what each term means.
+    """F as compiled code reads it; `ibp.submodular.Problem` says what each term means."""
 
-    Attributes
-    ----------
-    linear : ndarray of shape (K,)
-        w.
-    quadratic : ndarray of shape (K, K)
-        W.
-    group : ndarray of shape (K,), int64
-        The group of each element, -1 for none.
-    group_values : ndarray of shape (G, C + 1)
-        h_g(t) for t chosen elements of group g.
-    """
-
-    linear: np.ndarray
-    quadratic: np.ndarray
-    group: np.ndarray
-    group_values: np.ndarray
+    linear: np.ndarray  # (K,), w
+    quadratic: np.ndarray  # (K, K), W
+    group: np.ndarray  # (K,), the group of each element, -1 for none
+    group_values: np.ndarray  # (G, C + 1), h_g(t) for t chosen elements of group g
 
 
 class Marginals(NamedTuple):
@@ -38,68 +26,37 @@ class Marginals(NamedTuple):
 
 
 class Preparation(NamedTuple):
-    """A quadratic form made ready for the exact search; several are stacked along a first axis.
+    """A quadratic form made ready for the exact search; several are stacked along a first axis."""
 
-    Attributes
-    ----------
-    shift : ndarray of shape (1,)
-        What is added to the diagonal.
-    order : ndarray of shape (K,), int64
-        The order of decisions.
-    ordered : ndarray of shape (K, K)
-        W in that order.
-    factor : ndarray of shape (K, K)
-        R', of which the rows lie side by side, with R'R = W + shift I.
-    later : ndarray of shape (2, K)
-        For each k the sums of the positive and of the negative W_kj over the elements decided
-        after it.
-    """
-
-    shift: np.ndarray
-    order: np.ndarray
-    ordered: np.ndarray
-    factor: np.ndarray
+    shift: np.ndarray  # (1,), what is added to the diagonal
+    order: np.ndarray  # (K,), the order of decisions
+    ordered: np.ndarray  # (K, K), W in that order
+    factor: np.ndarray  # (K, K), R' with its rows side by side, R'R = W + shift I
+    # (2, K), sums of the positive and of the negative W_kj over the elements decided after k.
     later: np.ndarray
 
 
 class Search(NamedTuple):
-    """How the local and the exact search go about it.
+    """How the local and the exact search go about it."""
 
-    Attributes
-    ----------
-    optimizer : int
-        One of the numbers in `ibp.submodular.batch`.
-    node_budget : int
-        The exact search stops after this many nodes.
-    complement, exchange : bool
-        Whether, at a local optimum, the complement and the exchanges of two elements are tried.
-    epsilon : float
-        The local search accepts what multiplies F - b by more than 1 + epsilon / K^2.
-    floor : float
-        b, a lower bound of F; it is not read if epsilon is 0.
-    """
-
-    optimizer: int
-    node_budget: int
+    optimizer: int  # one of the numbers in `ibp.submodular.batch`
+    node_budget: int  # the exact search stops after this many nodes
+    # Whether, at a local optimum, the complement and the exchanges of two elements are tried.
     complement: bool
     exchange: bool
+    # The local search accepts what multiplies F - floor by more than 1 + epsilon / K^2. The floor
+    # is a lower bound of F, which is not read if epsilon is 0.
     epsilon: float = 0.0
     floor: float = 0.0
 
 
 class Space(NamedTuple):
-    """Work space of the optimisers.
+    """Work space of the optimisers."""
 
-    Attributes
-    ----------
-    gains, group_count : ndarrays of shapes (2, K) and (2, G)
-        Marginals of up to two sets.
-    numbers, flags, rows : ndarrays
-        Of the exact search.
-    """
-
+    # Marginals of up to two sets, (2, K) and (2, G).
     gains: np.ndarray
     group_count: np.ndarray
+    # Of the exact search.
     numbers: np.ndarray
     flags: np.ndarray
     rows: np.ndarray

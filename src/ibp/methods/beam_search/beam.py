@@ -104,24 +104,16 @@ def best_of(beam: Beam, size: int) -> Beam:
 
 @dataclass(frozen=True)
 class Limits:
-    """How far a search goes.
+    """How far a search goes."""
 
-    Attributes
-    ----------
-    beam_width : int or None
-        Hypotheses that are kept; None for all that can reach ``known_score``.
-    n_components : int or None
-        Most features.
-    max_subset_enumeration : int
-        Up to 2 to this power sets of features are enumerated for a row; beyond, they are searched.
-        A beam without a width always enumerates.
-    scoring : {"incremental", "naive"}
-        Whether children are scored from what their parent knows, or each from scratch.
-    """
-
-    beam_width: int | None
-    n_components: int | None = None
+    beam_width: (
+        int | None
+    )  # how many hypotheses are kept; None for all that can reach a known score
+    n_components: int | None = None  # most features
+    # Up to 2 to this power sets of features are enumerated for a row; beyond, they are searched. A
+    # beam without a width always enumerates.
     max_subset_enumeration: int = 10
+    # Whether children are scored from what their parent knows, or each from scratch.
     scoring: Scoring = "incremental"
 
 
@@ -152,15 +144,7 @@ class OrderedRows:
 
 
 class BeamPass:
-    """One search through all rows.
-
-    Attributes
-    ----------
-    beam : Beam
-        The hypotheses about the rows placed so far, best first.
-    n_placed : int
-        How many these are.
-    """
+    """One search through all rows; its beam has the hypotheses about those placed, best first."""
 
     def __init__(
         self,

@@ -29,12 +29,7 @@ from ibp.methods.base import SweepRecord, relative_change
 from ibp.methods.beam_search.beam import BeamPass, Limits, Scoring
 from ibp.methods.context import Context, never
 from ibp.methods.state import State
-from ibp.model import (
-    FactorPosterior,
-    Hyperparameters,
-    Statistics,
-    factor_posterior,
-)
+from ibp.model import FactorPosterior, Hyperparameters, Statistics, factor_posterior
 from ibp.model.ibp_prior import LEFT_ORDERED
 from ibp.parallel import ranges
 from ibp.starts.codes_and_factors import CodesAndFactors
@@ -55,27 +50,13 @@ SETTLED = 1e-4
 
 @dataclass(frozen=True)
 class BeamFit:
-    """A complete Z with all that follows from it.
+    """A complete Z with all that follows from it."""
 
-    Attributes
-    ----------
-    assignments : ndarray of shape (N, K), uint8
-        Z, rows as in X; no column is empty.
-    hyperparameters : Hyperparameters
-        What it was evaluated with.
-    statistics : Statistics
-        Of Z; if there is an intercept, of Z with a first column of ones.
-    posterior : FactorPosterior
-        Of the factors, the intercept (about the centre) first.
-    score : float
-        Ln P([Z]) + ln p(X | Z), plus the log prior of learned hyperparameters.
-    """
-
-    assignments: CodeArray
-    hyperparameters: Hyperparameters
-    statistics: Statistics
-    posterior: FactorPosterior
-    score: float
+    assignments: CodeArray  # Z, rows as in X; no column is empty
+    hyperparameters: Hyperparameters  # what it was evaluated with
+    statistics: Statistics  # of Z; if there is an intercept, of Z with a first column of ones
+    posterior: FactorPosterior  # of the factors, the intercept (about the centre) first
+    score: float  # ln P([Z]) + ln p(X | Z), plus the log prior of learned hyperparameters
 
     @property
     def n_fixed(self) -> int:
@@ -101,18 +82,9 @@ class BeamFit:
 
 @dataclass
 class BeamSearchState(State):
-    """The best Z so far.
-
-    Attributes
-    ----------
-    fit : BeamFit
-        The best Z and what follows from it.
-    n_passes : int
-        Passes so far.
-    """
+    """The best Z so far, and what follows from it."""
 
     fit: BeamFit
-    n_passes: int = 0
 
     @property
     def assignments(self) -> CodeArray:
@@ -124,54 +96,28 @@ class BeamSearchState(State):
         """Features in use."""
         return int(self.fit.assignments.shape[1])
 
-    @property
-    def hyperparameters(self) -> Hyperparameters:
-        """Known, or as last updated."""
-        return self.fit.hyperparameters
-
-    @property
-    def score(self) -> float:
-        """Ln P([Z]) + ln p(X | Z), plus the log prior of learned hyperparameters."""
-        return self.fit.score
-
 
 @dataclass(frozen=True)
 class BeamSearchMethod:
-    """The method with its settings. A step is a pass over all rows.
+    """The method with its settings. A step is a pass over all rows."""
 
-    Attributes
-    ----------
-    hyperparameters : Hyperparameters
-        Known values, or posteriors whose means the first pass uses.
-    intercept_std : float or None
-        Spread of the intercept's prior; None for no intercept.
-    beam_width : int or None
-        Hypotheses that are kept after each row. None keeps all that can still be the best, which
-        finds the most probable Z but is for tiny problems.
-    n_components : int or None
-        Most features; None for no limit.
-    max_subset_enumeration : int
-        Up to 2 to this power sets of features are enumerated for a row and hypothesis. Beyond that
-        they are searched: climbs by flips of one and two features from none and from all, and the
-        sets one and two flips from where they end. Not heeded by unbounded beams and naive scores.
-    order : {"marginal", "given", "random"}
-        The order in which rows are placed: as given, random in each pass, or by increasing marginal
-        likelihood without features.
-    scoring : {"incremental", "naive"}
-        How children are scored: from what their parent knows, in O(K G) each for G column groups
-        (columns with one pattern of missing rows), or as in the paper from scratch, in O(N^3).
-    start : CodesAndFactors or None
-        Z to be beaten; else it is that of no features.
-    """
-
-    hyperparameters: Hyperparameters
-    intercept_std: float | None = None
+    hyperparameters: Hyperparameters  # known values, or posteriors whose means the first pass uses
+    intercept_std: float | None = None  # spread of the intercept's prior; None for no intercept
+    # Hypotheses that are kept after each row. None keeps all that can still be the best, which
+    # finds the most probable Z but is for tiny problems.
     beam_width: int | None = 10
-    n_components: int | None = None
+    n_components: int | None = None  # most features; None for no limit
+    # Up to 2 to this power sets of features are enumerated for a row and hypothesis. Beyond that
+    # they are searched: climbs by flips of one and two features from none and from all, and the
+    # sets one and two flips from where they end. Not heeded by unbounded beams and naive scores.
     max_subset_enumeration: int = 10
+    # The order in which rows are placed: as given, random in each pass, or by increasing marginal
+    # likelihood without features.
     order: Order = "marginal"
+    # How children are scored: from what their parent knows, in O(K G) each for G column groups
+    # (columns with one pattern of missing rows), or as in the paper from scratch, in O(N^3).
     scoring: Scoring = "incremental"
-    start: CodesAndFactors | None = None
+    start: CodesAndFactors | None = None  # Z to be beaten; else it is that of no features
 
     # The best Z is kept, but only the method knows when to give up.
     climbs: ClassVar[bool] = False
@@ -208,7 +154,6 @@ class BeamSearchMethod:
             fit = evaluator.update(found, before.hyperparameters, context.should_stop)
             if fit.score > before.score:
                 state.fit = fit
-        state.n_passes += 1
         return self.report(
             context,
             state,
@@ -222,7 +167,7 @@ class BeamSearchMethod:
         if not self.hyperparameters.learned:
             return True
         unit = observations.n_observed * observations.log_unit
-        return relative_change(state.score + unit, score_before + unit) < PASS_GAIN
+        return relative_change(state.fit.score + unit, score_before + unit) < PASS_GAIN
 
     def report(
         self,
@@ -234,7 +179,7 @@ class BeamSearchMethod:
         """Evaluate a state."""
         evaluator = Evaluator(context, self.intercept_std)
         return SweepRecord(
-            evidence=state.score,
+            evidence=state.fit.score,
             n_components=state.n_components,
             n_changed=n_changed,
             train_log_likelihood=evaluator.train_log_likelihood(state.fit),
@@ -248,10 +193,10 @@ class BeamSearchMethod:
         trial = self._pass(context, state, order, TRIAL_WIDTH, -np.inf)
         assert trial is not None
         evaluator = Evaluator(context, self.intercept_std)
-        fit = evaluator.evaluate(trial, state.hyperparameters)
-        known = max(fit.score, state.score) - evaluator.log_hyperprior(state.hyperparameters)
+        fit = evaluator.evaluate(trial, state.fit.hyperparameters)
+        known = max(fit.score, state.fit.score) - log_hyperprior(state.fit.hyperparameters)
         best = self._pass(context, state, order, None, known)
-        if best is None or evaluator.evaluate(best, state.hyperparameters).score < fit.score:
+        if best is None or evaluator.evaluate(best, state.fit.hyperparameters).score < fit.score:
             return trial
         return best
 
@@ -267,7 +212,7 @@ class BeamSearchMethod:
         search = BeamPass(
             context.observations,
             order,
-            state.hyperparameters.values(),
+            state.fit.hyperparameters.values(),
             self.intercept_std,
             Limits(beam_width, self.n_components, self.max_subset_enumeration, self.scoring),
             known_score,
@@ -283,7 +228,7 @@ class BeamSearchMethod:
             return np.arange(observations.n_samples)
         if self.order == "random":
             return context.rng.permutation(observations.n_samples)
-        variance = 1.0 / state.hyperparameters.noise_precision.mean
+        variance = 1.0 / state.fit.hyperparameters.noise_precision.mean
         variance += 0.0 if self.intercept_std is None else self.intercept_std**2
         return np.argsort(empty_log_likelihoods(observations, variance), kind="stable")
 
@@ -326,12 +271,8 @@ class Evaluator:
         )
         log_prior = LEFT_ORDERED.log_probability(assignments, values.alpha)
         score = posterior.log_likelihood + log_prior
-        score += self.log_hyperprior(hyperparameters)
+        score += log_hyperprior(hyperparameters)
         return BeamFit(assignments, hyperparameters, statistics, posterior, score)
-
-    def log_hyperprior(self, hyperparameters: Hyperparameters) -> float:
-        """Ln of the prior density of learned hyperparameters at their values."""
-        return hyperparameters.log_prior(hyperparameters.values())
 
     def update(
         self,
@@ -385,6 +326,11 @@ class Evaluator:
         tau = fit.hyperparameters.noise_precision.mean
         error = self.squared_error(fit) / max(self.observations.n_observed, 1)
         return 0.5 * float(np.log(tau / (2.0 * np.pi))) - 0.5 * tau * error
+
+
+def log_hyperprior(hyperparameters: Hyperparameters) -> float:
+    """Ln of the prior density of learned hyperparameters at their values."""
+    return hyperparameters.log_prior(hyperparameters.values())
 
 
 def empty_log_likelihoods(observations: Observations, variance: float) -> FloatArray:

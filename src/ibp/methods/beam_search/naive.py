@@ -25,7 +25,7 @@ IntArray = npt.NDArray[np.int64]
 CodeArray = npt.NDArray[np.uint8]
 
 
-def dense_log_likelihood(
+def dense_log_joint(
     rows: FloatArray,
     observed: npt.NDArray[np.bool_],
     group_start: IntArray,
@@ -33,8 +33,8 @@ def dense_log_likelihood(
     values: HyperparameterValues,
     intercept_std: float | None,
 ) -> float:
-    """Ln p(X | Z), one covariance matrix of the rows per column group."""
-    total = 0.0
+    """The score of a hypothesis about the rows so far: ln P([Z]) + ln p(X | Z)."""
+    log_likelihood = 0.0
     z = assignments.astype(np.float64)
     covariance = z @ z.T / values.factor_precision
     if intercept_std is not None:
@@ -46,24 +46,9 @@ def dense_log_likelihood(
         factor = cholesky(covariance[np.ix_(seen, seen)], lower=True)
         whitened = solve_triangular(factor, x, lower=True)
         log_determinant = 2.0 * np.log(np.diag(factor)).sum()
-        total -= 0.5 * (x.size * np.log(2.0 * np.pi) + x.shape[1] * log_determinant)
-        total -= 0.5 * float((whitened**2).sum())
-    return total
-
-
-def dense_log_joint(
-    rows: FloatArray,
-    observed: npt.NDArray[np.bool_],
-    group_start: IntArray,
-    assignments: CodeArray,
-    values: HyperparameterValues,
-    intercept_std: float | None,
-) -> float:
-    """The score of a hypothesis: ln P([Z]) + ln p(X | Z) of the rows so far."""
-    log_prior = LEFT_ORDERED.log_probability(assignments, values.alpha)
-    return log_prior + dense_log_likelihood(
-        rows, observed, group_start, assignments, values, intercept_std
-    )
+        log_likelihood -= 0.5 * (x.size * np.log(2.0 * np.pi) + x.shape[1] * log_determinant)
+        log_likelihood -= 0.5 * float((whitened**2).sum())
+    return LEFT_ORDERED.log_probability(assignments, values.alpha) + log_likelihood
 
 
 def sets_of_features(assignments: CodeArray) -> Iterator[CodeArray]:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaln, digamma, entr, gammaln
+from scipy.special import betaln, entr, gammaln
 
 from ibp.data import Observations
 from ibp.model import Hyperparameters, Statistics, squared_error
+from ibp.model.beta_sticks import BetaSticks
 from ibp.model.expectation_propagation import log_prior_constant
 from ibp.model.ibp_prior import harmonic_number
 from ibp.model.statistics import sums_by_column
@@ -20,68 +21,22 @@ from ibp.model.statistics import sums_by_column
 FloatArray = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class FeatureProbabilities:
-    """q(pi_k) = Beta(counts, N - counts + 1)."""
-
-    counts: FloatArray
-    n_samples: int
-
-    @classmethod
-    def of(cls, probabilities: FloatArray) -> FeatureProbabilities:
-        """The optimal ones, of at least one row each."""
-        return cls(np.maximum(probabilities.sum(axis=0), 1.0), probabilities.shape[0])
-
-    @property
-    def failures(self) -> FloatArray:
-        """The second parameters."""
-        return np.maximum(self.n_samples - self.counts, 0.0) + 1.0
-
-    def log_odds(self) -> FloatArray:
-        """E ln pi_k - E ln(1 - pi_k)."""
-        return np.asarray(digamma(self.counts) - digamma(self.failures))
-
-    def log_evidence(self) -> float:
-        """E ln of the prior's product over k and the entropies of the sticks, together."""
-        return float(betaln(self.counts, self.failures).sum())
-
-
 @dataclass
 class Candidate:
-    """q for one number of features; columns are in layout order.
+    """q for one number of features; columns are in layout order."""
 
-    Attributes
-    ----------
-    probabilities : ndarray of shape (N, K)
-        e.
-    entropy : float
-        H[q(Z)].
-    statistics : Statistics
-        With e as codes; so the diagonals of the gram are sums of e^2, not E[Z'Z].
-    mean : ndarray of shape (K, D)
-        The m_j side by side.
-    covariance : ndarray of shape (D, K, K)
-        The V_j.
-    site_precision, site_linear : ndarray of shape (D, K)
-        Natural parameters of the sites.
-    log_partition : ndarray of shape (D,)
-        What each column adds to L, but for what its means explain and for the prior's constant.
-    hyperparameters : Hyperparameters
-        As they were when the sites were updated.
-    objective : float
-        L.
-    """
-
-    probabilities: FloatArray
-    entropy: float
-    statistics: Statistics
-    mean: FloatArray
-    covariance: FloatArray
+    probabilities: FloatArray  # (N, K), e
+    entropy: float  # H[q(Z)]
+    statistics: Statistics  # with e as codes, so that diagonals of the gram are sums of e^2
+    mean: FloatArray  # (K, D), the m_j side by side
+    covariance: FloatArray  # (D, K, K), the V_j
+    # Natural parameters of the sites, (D, K).
     site_precision: FloatArray
     site_linear: FloatArray
+    # (D,), what each column adds to L, but for what its means explain and the prior's constant.
     log_partition: FloatArray
-    hyperparameters: Hyperparameters
-    objective: float = -np.inf
+    hyperparameters: Hyperparameters  # as they were when the sites were updated
+    objective: float = -np.inf  # L
 
     @property
     def n_components(self) -> int:
@@ -94,9 +49,9 @@ class Candidate:
         return np.ascontiguousarray(np.diagonal(self.covariance, axis1=1, axis2=2).T)
 
     @property
-    def sticks(self) -> FeatureProbabilities:
+    def sticks(self) -> BetaSticks:
         """q(pi)."""
-        return FeatureProbabilities.of(self.probabilities)
+        return optimal_sticks(self.probabilities)
 
     def second_moments(self) -> FloatArray:
         """E[Z'Z] of each column group, shape (G, K, K)."""
@@ -128,6 +83,12 @@ class Candidate:
         )
 
 
+def optimal_sticks(probabilities: FloatArray) -> BetaSticks:
+    """The best q(pi_k) = Beta(c_k, N - c_k + 1), c_k being at least one row."""
+    counts = np.maximum(probabilities.sum(axis=0), 1.0)
+    return BetaSticks(counts, np.maximum(probabilities.shape[0] - counts, 0.0) + 1.0)
+
+
 def code_entropy(probabilities: FloatArray) -> float:
     """H[q(Z)]."""
     return float((entr(probabilities) + entr(1.0 - probabilities)).sum())
@@ -152,12 +113,14 @@ def objective(observations: Observations, candidate: Candidate) -> float:
     hyperparameters = candidate.hyperparameters
     noise, alpha = hyperparameters.noise_precision, hyperparameters.alpha
     error = candidate.squared_error(observations) + candidate.code_variance(observations)
+    sticks = candidate.sticks
     return float(
         0.5 * observations.n_observed * (noise.mean_log - np.log(2.0 * np.pi))
         - 0.5 * noise.mean * error
         + candidate.log_partition.sum()
         + k * d * log_prior_constant(hyperparameters.factor_precision.mean_log)
-        + candidate.sticks.log_evidence()
+        # E ln of the prior's product over k and the entropies of the sticks, together.
+        + float(betaln(sticks.first, sticks.second).sum())
         + k * alpha.mean_log
         - gammaln(k + 1.0)
         - alpha.mean * harmonic_number(observations.n_samples)

@@ -76,27 +76,13 @@ FIRST_SITE_PASSES, SITE_PASSES = 4, 1
 
 @dataclass
 class INMFState(State):
-    """What is being tried, and the best that came to rest.
+    """What is being tried, and the best that came to rest."""
 
-    Attributes
-    ----------
-    current : Candidate
-        What the sweeps improve.
-    best : Candidate or None
-        Of those that have come to rest, the one of highest L.
-    sweeps : int
-        With the present number of features.
-    tries : int
-        Features added in vain to the best candidate.
-    finished : bool
-        Whether nothing more will be tried.
-    """
-
-    current: Candidate
-    best: Candidate | None = None
-    sweeps: int = 0
-    tries: int = 0
-    finished: bool = False
+    current: Candidate  # what the sweeps improve
+    best: Candidate | None = None  # of those that have come to rest, the one of highest L
+    sweeps: int = 0  # with the present number of features
+    tries: int = 0  # features added in vain to the best candidate
+    finished: bool = False  # whether nothing more will be tried
 
     @property
     def best_known(self) -> Candidate:
@@ -110,40 +96,25 @@ class INMFState(State):
         candidate = self.best_known
         return FrozenMeanField(
             layout.restore(candidate.mean),
-            candidate.sticks.log_odds(),
+            candidate.sticks.mean_log_odds,
             candidate.hyperparameters.noise_precision.mean,
             covariance=np.ascontiguousarray(candidate.covariance[layout.position_of_column]),
         )
 
 
 class SiteTask(NamedTuple):
-    """What the updates of columns read.
+    """What the updates of columns read."""
 
-    Attributes
-    ----------
-    second_moments : ndarray of shape (G, K, K)
-        E[Z'Z] of each column group.
-    cross : ndarray of shape (K, D)
-        E[Z]'X.
-    group : ndarray of shape (D,)
-        The group of each column.
-    settings : Settings
-        What all columns have in common.
-    site_precision, site_linear : ndarray of shape (D, K)
-        The sites before the update.
-    """
-
-    second_moments: FloatArray
-    cross: FloatArray
-    group: npt.NDArray[np.int64]
-    settings: Settings
-    site_precision: FloatArray
-    site_linear: FloatArray
+    second_moments: FloatArray  # (G, K, K), E[Z'Z] of each column group
+    cross: FloatArray  # (K, D), E[Z]'X
+    group: npt.NDArray[np.int64]  # (D,), the group of each column
+    settings: Settings  # what all columns have in common
+    sites: Sites  # (D, K) each, before the update
 
 
 def update_columns(task: SiteTask, columns: slice) -> tuple[Sites, Posterior]:
     """New sites of some columns, and what they make of q(A)."""
-    sites = Sites(task.site_precision[columns].copy(), task.site_linear[columns].copy())
+    sites = Sites(*(part[columns].copy() for part in task.sites))
     cross = np.ascontiguousarray(task.cross[:, columns])
     posterior = update_sites(task.second_moments, cross, task.group[columns], task.settings, sites)
     return sites, posterior
@@ -155,38 +126,23 @@ class INMFMethod:
 
     The loop's own rule of convergence, which compares the training likelihood of ten sweeps, would
     end a fit before it has grown: run the loop with ``tol=0``.
-
-    Attributes
-    ----------
-    hyperparameters : Hyperparameters
-        Known values, or posteriors to begin with.
-    n_components : int or None
-        At most so many features; None for no bound but the number of rows.
-    start : CodesAndFactors or None
-        Probabilities to begin with, instead of growing from one feature; q(A) follows from them, so
-        that its factors are not needed. Its number of features may grow, too.
-    power : float
-        rho of power-EP, above 0 and at most 1; 1 is EP itself.
-    damping : float or None
-        Weight of the old sites in an update, 0 or more and below 1. None for 1 - rho, which undoes
-        how much a small power exaggerates a step. EP itself comes to rest without, and sooner.
-    tol : float
-        L has come to rest when a sweep changes it by less, relative to its size in units of the
-        data's root mean square.
-    max_sweeps : int
-        L is taken to be at rest after so many sweeps with one number of features.
-    n_tries : int
-        A feature is added so many times in vain, each time another one, before the method ends; 0
-        to keep the number of features of the start.
     """
 
-    hyperparameters: Hyperparameters
-    n_components: int | None = None
+    hyperparameters: Hyperparameters  # known values, or posteriors to begin with
+    n_components: int | None = None  # most features; None for no bound but the number of rows
+    # Probabilities to begin with, instead of growing from one feature; q(A) follows from them, so
+    # that its factors are not needed. Its number of features may grow, too.
     start: CodesAndFactors | None = None
-    power: float = 1.0
+    power: float = 1.0  # rho of power-EP, above 0 and at most 1; 1 is EP itself
+    # Weight of the old sites in an update, 0 or more and below 1. None for 1 - rho, which undoes
+    # how much a small power exaggerates a step. EP itself comes to rest without, and sooner.
     damping: float | None = None
+    # L has come to rest when a sweep changes it by less, relative to its size in units of the
+    # data's root mean square, or after so many sweeps with one number of features.
     tol: float = 1e-5
     max_sweeps: int = 100
+    # A feature is added so many times in vain, each time another one, before the method ends; 0 to
+    # keep the number of features of the start.
     n_tries: int = 2
 
     # EP is no ascent.
@@ -252,7 +208,7 @@ class INMFMethod:
         noise_precision = hyperparameters.noise_precision.mean
         forms = RowForms(observations, old.mean, noise_precision, covariance=old.covariance)
         forms.make_all()
-        task = RowTask(observations, forms, old.sticks.log_odds(), old.probabilities)
+        task = RowTask(observations, forms, old.sticks.mean_log_odds, old.probabilities)
         pieces = ranges(observations.n_samples, observations.piece_rows)
         probabilities = np.empty_like(old.probabilities)
         entropy, n_done = np.empty(observations.n_samples), 0
@@ -330,8 +286,7 @@ class INMFMethod:
             candidate.statistics.cross,
             layout.group_of_position,
             settings,
-            candidate.site_precision,
-            candidate.site_linear,
+            Sites(candidate.site_precision, candidate.site_linear),
         )
         pieces = ranges(layout.n_features, PIECE_COLUMNS)
         n_done = 0

@@ -17,26 +17,18 @@ never falls. Rows need X once; everything else needs its sufficient statistics w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import entr
 
-from ibp.data import Observations
 from ibp.methods.base import SweepRecord
 from ibp.methods.context import Context
 from ibp.methods.mean_field.state import MeanFieldState
 from ibp.methods.mean_field.sticks import FiniteSticks, InfiniteSticks
-from ibp.model import (
-    GaussianFactors,
-    Hyperparameters,
-    Intercept,
-    LearnedIntercept,
-    NoIntercept,
-    Statistics,
-)
+from ibp.model import GaussianFactors, Hyperparameters, Statistics, first_intercept
 from ibp.starts.codes_and_factors import CodesAndFactors
 
 FloatArray = npt.NDArray[np.float64]
@@ -51,26 +43,15 @@ SWEEPS_BETWEEN_RECOUNTS = 16
 
 @dataclass(frozen=True)
 class MeanFieldMethod:
-    """A method with its settings.
+    """A method with its settings."""
 
-    Attributes
-    ----------
-    n_components : int
-        K, of a random start; a given start has its own.
-    hyperparameters : Hyperparameters
-        Known values, or posteriors to begin with.
-    start : CodesAndFactors or None
-        None draws every nu_nk from the uniform distribution on [0, 1) and takes q(A) from one
-        update. Given codes are clipped to [0.01, 0.99]; given factors are the first
-        means of q(A), and else follow from the codes.
-    intercept_std : float or None
-        Spread of the intercept's prior; None for no intercept.
-    """
-
-    n_components: int
-    hyperparameters: Hyperparameters
+    n_components: int  # K, of a random start; a given start has its own
+    hyperparameters: Hyperparameters  # known values, or posteriors to begin with
+    # None draws every nu_nk from the uniform distribution on [0, 1) and takes q(A) from one update.
+    # Given codes are kept away from 0 and 1; given factors are the first means of q(A), and else
+    # follow from the codes.
     start: CodesAndFactors | None = None
-    intercept_std: float | None = None
+    intercept_std: float | None = None  # spread of the intercept's prior; None for no intercept
 
     climbs: ClassVar[bool] = True
     sticks: ClassVar[type[FiniteSticks] | type[InfiniteSticks]]
@@ -85,13 +66,14 @@ class MeanFieldMethod:
         else:
             probabilities = np.clip(start.codes, DOUBT, 1.0 - DOUBT).astype(np.float64)
         shape = (start.n_components, observations.n_features)
+        noise_precision = self.hyperparameters.noise_precision.mean
         state = MeanFieldState(
             np.ascontiguousarray(probabilities),
             entropies(probabilities),
             Statistics.from_codes(observations, probabilities, context.executor),
             GaussianFactors(np.zeros(shape), np.zeros(shape)),
             self.sticks.of_prior(start.n_components, self.hyperparameters.alpha.mean),
-            self.first_intercept(observations, start),
+            first_intercept(observations, self.intercept_std, noise_precision, start.intercept),
             self.hyperparameters,
         )
         if start.factors is None:
@@ -106,19 +88,6 @@ class MeanFieldMethod:
             state.update_intercept(observations)
         state.update_sticks()
         return state
-
-    def first_intercept(self, observations: Observations, start: CodesAndFactors) -> Intercept:
-        """The intercept of the start, or at the centre."""
-        if self.intercept_std is None:
-            return NoIntercept.of_width(observations.n_features)
-        fresh = LearnedIntercept.at_centre(
-            observations, self.intercept_std, self.hyperparameters.noise_precision.mean
-        )
-        if start.intercept is None:
-            return fresh
-        return replace(
-            fresh, mean=observations.layout.arrange(start.intercept) - observations.centre
-        )
 
     def step(self, context: Context, state: MeanFieldState) -> SweepRecord:
         """One sweep: rows, intercept and factors, sticks, hyperparameters."""

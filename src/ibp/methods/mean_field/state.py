@@ -42,30 +42,16 @@ class MeanFieldEvidence:
 
 @dataclass
 class MeanFieldState(State):
-    """All factors of q; those of columns, and the statistics, are in layout order.
+    """All factors of q; those of columns, and the statistics, are in layout order."""
 
-    Attributes
-    ----------
-    probabilities : ndarray of shape (N, K)
-        nu.
-    row_entropy : ndarray of shape (N,)
-        H[q(z_n)].
-    statistics : Statistics
-        With nu as codes; so the diagonals of the gram are sums of nu^2, not E[Z'Z].
-    factors, sticks, intercept, hyperparameters
-        The other factors of q.
-    n_sweeps : int
-        Sweeps so far.
-    """
-
-    probabilities: FloatArray
-    row_entropy: FloatArray
-    statistics: Statistics
+    probabilities: FloatArray  # (N, K), nu
+    row_entropy: FloatArray  # (N,), H[q(z_n)]
+    statistics: Statistics  # with nu as codes, so that diagonals of the gram are sums of nu^2
     factors: GaussianFactors
     sticks: FiniteSticks | InfiniteSticks
     intercept: Intercept
     hyperparameters: Hyperparameters
-    n_sweeps: int = 0
+    n_sweeps: int = 0  # sweeps so far
 
     @property
     def n_components(self) -> int:
@@ -148,7 +134,7 @@ class MeanFieldState(State):
         """Update q(b)."""
         noise_precision = self.hyperparameters.noise_precision.mean
         self.intercept = self.intercept.updated(
-            observations, self.statistics, self.factors, noise_precision
+            observations, self.statistics, self.factors.mean, noise_precision
         )
 
     def update_sticks(self) -> None:

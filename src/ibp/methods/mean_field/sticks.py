@@ -22,7 +22,6 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import digamma
 
 from ibp.model.beta_sticks import BetaSticks, complement_bounds, finite_update, infinite_update
 from ibp.model.hyperparameters import Hyperparameter
@@ -87,7 +86,7 @@ class FiniteSticks(Sticks):
 
     def log_odds(self) -> FloatArray:
         """theta_k."""
-        return np.asarray(digamma(self.first) - digamma(self.second))
+        return self.mean_log_odds
 
     def updated(self, usage: FloatArray, n_samples: int, alpha: float) -> Self:
         """The optimum given the probabilities of Z."""

@@ -76,15 +76,9 @@ def point_of(state: MEIBPState) -> StartingPoint:
 
 @dataclass(frozen=True)
 class SampledStart(ABC):
-    """A start that is sought on a sample of the rows, by short runs from several candidates.
+    """A start that is sought on a sample of the rows, by short runs from several candidates."""
 
-    Attributes
-    ----------
-    n_components : int or None
-        Features to start with at most; None to let the data tell.
-    """
-
-    n_components: int | None
+    n_components: int | None  # features to start with at most; None to let the data tell
 
     def most_components(self, n_samples: int) -> int:
         """Features to start with at most."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from ibp.data import Observations
 from ibp.methods.context import Context
 from ibp.methods.meibp.start import StartingMethod, StartingPoint
-from ibp.model import Intercept
 
 
 @dataclass(frozen=True)
@@ -29,19 +27,12 @@ class GivenStart:
 
     def draw(self, method: StartingMethod, context: Context) -> StartingPoint:
         """A starting point."""
-        observations = context.observations
+        observations, intercept = context.observations, None
+        if self.intercept is not None:
+            intercept = method.initial_intercept(observations, self.intercept)
         return StartingPoint(
             np.ascontiguousarray(self.assignments, dtype=np.uint8).copy(),
             observations.layout.arrange(self.location),
             observations.layout.arrange(self.scale),
-            self._intercept(method, observations),
+            intercept,
         )
-
-    def _intercept(self, method: StartingMethod, observations: Observations) -> Intercept | None:
-        if self.intercept is None:
-            return None
-        blank = method.initial_intercept(observations)
-        given: Intercept = replace(
-            blank, mean=observations.layout.arrange(self.intercept) - observations.centre
-        )
-        return given

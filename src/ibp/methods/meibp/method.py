@@ -22,15 +22,7 @@ from ibp.methods.context import Context
 from ibp.methods.meibp.blocks import exact_search, update_block
 from ibp.methods.meibp.start import Start
 from ibp.methods.meibp.state import MEIBPState
-from ibp.model import (
-    Bound,
-    Evidence,
-    Factors,
-    Hyperparameters,
-    Intercept,
-    LearnedIntercept,
-    NoIntercept,
-)
+from ibp.model import Bound, Evidence, Factors, Hyperparameters, Intercept, first_intercept
 from ibp.model.ibp_prior import SHIFTED, EquivalenceClasses
 from ibp.parallel import ranges
 from ibp.submodular.maximize import DOUBLE_GREEDIES
@@ -55,41 +47,19 @@ SWEEPS_WITHOUT_EXACT, FIRST_BUDGET, FULL_BUDGET_ROUNDS = 2, 16, 10
 
 @dataclass(frozen=True)
 class MEIBPMethod:
-    """The method with its settings.
+    """The method with its settings."""
 
-    Attributes
-    ----------
-    start : Start
-        Where Z and q(A) come from.
-    hyperparameters : Hyperparameters
-        Known values, or posteriors to begin with.
-    intercept_std : float or None
-        Spread of the intercept's prior; None for no intercept.
-    prior : ShiftedClasses or LeftOrderedClasses
-        Equivalence classes of the IBP prior.
-    optimizer : str
-        Name of a row optimiser in `ibp.submodular.OPTIMIZERS`.
-    row_start : {"current", "empty"}
-        Whether a row search starts from the row or, as the authors' does, from nothing.
-    block_size : int or "auto"
-        Rows between two refreshes of q(A).
-    shuffle : bool
-        Whether rows are visited in a new random order in each sweep.
-    node_budget : int
-        Limit of the exact search, per row.
-    settling_updates : int
-        Most updates of q(A) and hyperparameters that follow a sweep in which Z was at rest.
-    """
-
-    start: Start
-    hyperparameters: Hyperparameters
-    intercept_std: float | None = None
-    prior: EquivalenceClasses = SHIFTED
-    optimizer: str = "local_search"
+    start: Start  # where Z and q(A) come from
+    hyperparameters: Hyperparameters  # known values, or posteriors to begin with
+    intercept_std: float | None = None  # spread of the intercept's prior; None for no intercept
+    prior: EquivalenceClasses = SHIFTED  # equivalence classes of the IBP prior
+    optimizer: str = "local_search"  # a row optimiser of `ibp.submodular.OPTIMIZERS`
+    # Whether a row search starts from the row or, as the authors' does, from nothing.
     row_start: Literal["current", "empty"] = "current"
-    block_size: int | Literal["auto"] = 1
-    shuffle: bool = False
-    node_budget: int = 10_000
+    block_size: int | Literal["auto"] = 1  # rows between two refreshes of q(A)
+    shuffle: bool = False  # whether rows are visited in a new random order in each sweep
+    node_budget: int = 10_000  # limit of the exact search, per row
+    # Most updates of q(A) and hyperparameters that follow a sweep in which Z was at rest.
     settling_updates: int = MAX_SETTLING_UPDATES
 
     climbs: ClassVar[bool] = True
@@ -112,13 +82,12 @@ class MEIBPMethod:
         state.update_factors(context, np.zeros(observations.n_features))
         return state
 
-    def initial_intercept(self, observations: Observations) -> Intercept:
-        """The intercept before anything is known."""
-        if self.intercept_std is None:
-            return NoIntercept.of_width(observations.n_features)
-        return LearnedIntercept.at_centre(
-            observations, self.intercept_std, self.hyperparameters.noise_precision.mean
-        )
+    def initial_intercept(
+        self, observations: Observations, known: FloatArray | None = None
+    ) -> Intercept:
+        """The intercept before the first sweep, at known offsets if there are any."""
+        noise_precision = self.hyperparameters.noise_precision.mean
+        return first_intercept(observations, self.intercept_std, noise_precision, known)
 
     def first_block_size(self, n_samples: int) -> int:
         """Rows per block in the first sweep."""

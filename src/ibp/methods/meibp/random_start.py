@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from ibp.data import Observations
 from ibp.methods.context import Context
 from ibp.methods.meibp.start import StartingMethod, StartingPoint
-from ibp.model import Intercept, NoIntercept
+from ibp.model import Intercept
 from ibp.parallel import ranges
 
 ROWS_AT_ONCE = 4096
@@ -52,12 +52,6 @@ def low_intercept(method: StartingMethod, observations: Observations) -> Interce
     At the column means it would explain all that the columns have in common, and features that
     start as noise would lose their rows before they take shape.
     """
-    intercept = method.initial_intercept(observations)
-    if isinstance(intercept, NoIntercept):
-        return intercept
     summary = observations.summary
     low = np.fmax(summary.means - np.sqrt(summary.variances), summary.lowest)
-    lowered: Intercept = replace(
-        intercept, mean=observations.layout.arrange(low) - observations.centre
-    )
-    return lowered
+    return method.initial_intercept(observations, low)

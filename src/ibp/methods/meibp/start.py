@@ -37,8 +37,10 @@ class StartingMethod(Protocol):
         """Those to begin with."""
         ...
 
-    def initial_intercept(self, observations: Observations) -> Intercept:
-        """The intercept before anything is known."""
+    def initial_intercept(
+        self, observations: Observations, known: FloatArray | None = None
+    ) -> Intercept:
+        """The intercept before the first sweep, at known offsets if there are any."""
         ...
 
 

@@ -32,34 +32,19 @@ ENTROPIES_AT_ONCE = 1 << 15
 
 @dataclass
 class MEIBPState(State):
-    """Where a fit is; factors, intercept and statistics are in layout order.
+    """Where a fit is; factors, intercept and statistics are in layout order."""
 
-    Attributes
-    ----------
-    assignments : ndarray of shape (N, K), uint8
-        Z.
-    column_hash : ndarray of shape (K, 2), uint64
-        Of each column of Z, to tell equal ones.
-    statistics, factors, intercept, hyperparameters
-        The sums that belong to Z, q(A), q(b), and the other factors of q.
-    failed_searches : ndarray of shape (N,), uint8
-        How often, one time after the other, the exact search of a row was in vain.
-    block_size, n_sweeps : int
-        Rows between two refreshes of q(A), and sweeps so far.
-    full_budget : bool
-        Whether the budgets of the exact search have grown to their full size.
-    """
-
-    assignments: npt.NDArray[np.uint8]
-    column_hash: npt.NDArray[np.uint64]
-    statistics: Statistics
-    factors: Factors
-    intercept: Intercept
-    hyperparameters: Hyperparameters
+    assignments: npt.NDArray[np.uint8]  # (N, K), Z
+    column_hash: npt.NDArray[np.uint64]  # (K, 2), of each column of Z, to tell equal ones
+    statistics: Statistics  # the sums that belong to Z
+    factors: Factors  # q(A)
+    intercept: Intercept  # q(b)
+    hyperparameters: Hyperparameters  # the other factors of q
+    # (N,), how often, one time after the other, the exact search of a row was in vain.
     failed_searches: npt.NDArray[np.uint8]
-    block_size: int = 1
-    n_sweeps: int = 0
-    full_budget: bool = False
+    block_size: int = 1  # rows between two refreshes of q(A)
+    n_sweeps: int = 0  # sweeps so far
+    full_budget: bool = False  # whether the exact search's budgets have grown to their full size
 
     @classmethod
     def from_parts(
@@ -134,7 +119,7 @@ class MEIBPState(State):
         self.intercept = self.intercept.updated(
             context.observations,
             self.statistics,
-            self.factors,
+            self.factors.mean,
             self.hyperparameters.noise_precision.mean,
         )
 

@@ -28,11 +28,7 @@ from ibp.methods.context import Context
 from ibp.methods.sampler import Sampler, SamplerState
 from ibp.methods.samples import Chain, Sample
 from ibp.methods.uncollapsed_gibbs.rows import SPARE_SLOTS, sweep_rows, with_spare_slots
-from ibp.model import (
-    Hyperparameters,
-    Statistics,
-)
-from ibp.model.assignment_priors import AssignmentPrior
+from ibp.model import Statistics
 from ibp.model.collapsed import draw_factors
 from ibp.model.evidence import squared_error
 from ibp.model.new_feature import FactorPrior, draw_prior, log_prior_density
@@ -49,63 +45,26 @@ SWEEPS_TO_START = 10
 
 @dataclass
 class UncollapsedGibbsState(SamplerState):
-    """Where a chain is; columns in layout order.
+    """Where a chain is; columns in layout order."""
 
-    Attributes
-    ----------
-    assignments : ndarray of shape (N, K), uint8
-        Z; in the finite model some columns may be empty.
-    components : ndarray of shape (K, D)
-        A.
-    intercept : ndarray of shape (D,)
-        b about the centre; zeros if there is none.
-    statistics : Statistics
-        Sums of Z and X.
-    squared_error : float
-        Sum of squared residuals over the observed entries.
-    """
-
-    assignments: BitArray
-    components: FloatArray
-    intercept: FloatArray
-    statistics: Statistics
-    squared_error: float = np.nan
+    assignments: BitArray  # (N, K), Z; in the finite model some columns may be empty
+    components: FloatArray  # (K, D), A
+    intercept: FloatArray  # (D,), b about the centre
+    statistics: Statistics  # sums of Z and X
+    squared_error: float = np.nan  # the sum of squared residuals over the observed entries
 
 
 @dataclass(frozen=True)
 class UncollapsedGibbsMethod(Sampler[UncollapsedGibbsState]):
-    """The sampler's settings.
+    """The sampler with its settings; factors that a start lacks are drawn given its codes."""
 
-    Attributes
-    ----------
-    hyperparameters : Hyperparameters
-        What is `Known` stays; the chain begins at the means.
-    start : CodesAndFactors or None
-        Where to begin; None draws Z and A from their priors. Without factors, those that suit the
-        codes are drawn.
-    prior : UnboundedPrior or FinitePrior
-        The Indian Buffet Process, or the truncated (beta-Bernoulli) model with its K.
-    factors : {"half_normal", "gaussian"}
-        The prior of A.
-    intercept_std : float or None
-        Spread of the intercept's prior; None for no intercept.
-    """
-
-    hyperparameters: Hyperparameters
-    prior: AssignmentPrior
-    start: CodesAndFactors | None = None
     factors: FactorPrior = "half_normal"
-    intercept_std: float | None = None
 
     def init(self, context: Context) -> UncollapsedGibbsState:
         """Make the state that the first sweep starts from."""
         observations, rng = context.observations, context.rng
         values = self.hyperparameters.values()
-        prior, start = self.prior, self.start
-        if start is None:
-            assignments = prior.draw(values.alpha, observations.n_samples, rng)
-        else:
-            assignments = prior.fitted_to(start.assignments)
+        assignments = self.first_assignments(values, context)
         shape = (assignments.shape[1], observations.n_features)
         state = UncollapsedGibbsState(
             values,
@@ -115,8 +74,8 @@ class UncollapsedGibbsMethod(Sampler[UncollapsedGibbsState]):
             np.zeros(observations.n_features),
             Statistics.from_codes(observations, assignments, context.executor),
         )
-        if start is not None:
-            self._begin_at(context, state, start)
+        if self.start is not None:
+            self._begin_at(context, state, self.start)
         self._measure(context, state)
         return state
 
