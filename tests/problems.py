@@ -88,10 +88,6 @@ def plain(n_components=None, **settings):
     return MEIBP.paper(n_components, **({"row_start": "current", "n_jobs": 1} | settings))
 
 
-def never():
-    return False
-
-
 def make(
     seed, missing="none", learned=False, n=25, d=6, k=5, intercept=False, **settings_of_method
 ):

@@ -30,7 +30,6 @@ from ibp.model.collapsed import draw_factors
 from ibp.model.ibp_prior import harmonic_number
 from ibp.starts.codes_and_factors import CodesAndFactors
 from problems import random_assignments, random_data, stop_after
-from states import assert_goes_on
 
 UNBOUNDED = UnboundedPrior()
 
@@ -487,17 +486,6 @@ def test_same_seed_same_answer():
     assert [sample.log_joint for sample in samples] == [
         report.evidence for report in first[2][5::2]
     ]
-
-
-@pytest.mark.parametrize("prior", [UNBOUNDED, FinitePrior(6)])
-def test_a_chain_goes_on_from_what_was_written_down(prior):
-    X = random_data(np.random.default_rng(3), 40, 6, missing="scattered")
-    method, context, state = begin(
-        X, hyperparameters=Hyperparameters(GAMMA, GAMMA, GAMMA), prior=prior, intercept_std=2.0
-    )
-    for _ in range(3):
-        method.step(context, state)
-    assert_goes_on(method, context, state)
 
 
 @pytest.mark.parametrize("prior", [UNBOUNDED, FinitePrior(6)])

@@ -9,7 +9,7 @@ import pytest
 
 from ibp.data import Observations
 from ibp.methods.meibp.assign import FrozenModel
-from ibp.parallel import Workers
+from ibp.parallel import Threads
 
 
 def objective(model, x, z):
@@ -48,7 +48,7 @@ def test_the_exact_search_equals_brute_force(signed, n_features, missing):
         X[rng.random(X.shape) < missing] = np.nan
         X[np.isnan(X).all(axis=1), 0] = 0.0
         observations = Observations.from_array(X)
-        found, losses = model.assign(observations, Workers(), with_losses=True)
+        found, losses = model.assign(observations, Threads(), with_losses=True)
         every = np.array(list(product([0, 1], repeat=7)))
         for x, z, loss in zip(X, found, losses, strict=True):
             values = np.array([objective(model, x, other) for other in every])

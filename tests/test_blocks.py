@@ -19,8 +19,8 @@ from ibp.methods.meibp import automatic_start  # noqa: F401, whose pieces are ma
 from ibp.methods.meibp import blocks as meibp_blocks
 from ibp.methods.meibp import method as meibp
 from ibp.methods.meibp.blocks import improve_block, update_block, visit_one_by_one
-from ibp.methods.meibp.given_start import GivenStart
 from ibp.methods.meibp.method import MEIBPMethod
+from ibp.methods.meibp.start import GivenStart
 from ibp.model import Hyperparameters, Statistics
 from ibp.model.ibp_prior import EQUIVALENCE_CLASSES, ShiftedClasses, tangent_log_odds
 from ibp.model.row_objective import likelihood_terms
@@ -98,7 +98,11 @@ def test_no_block_lowers_the_bound(seed, missing, prior, name, size, intercept, 
                 return
             before = state.assignments.copy()
             changed, proven = update_block(
-                method, state, state.row_forms(context), order[block] if shuffled else block
+                method,
+                context,
+                state,
+                state.row_forms(context),
+                order[block] if shuffled else block,
             )
             assert changed == (before != state.assignments).sum()
             assert 0 <= proven <= block.stop - block.start
@@ -566,7 +570,7 @@ def test_automatic_blocks_grow_when_few_rows_change():
 
 @pytest.mark.parametrize("n_samples, expected", [(5, 32), (512, 32), (1600, 100), (10**6, 8192)])
 def test_first_automatic_block(n_samples, expected):
-    method, _ = make(0, block_size="auto")
+    method, _, _ = make(0, block_size="auto")
     assert method.first_block_size(n_samples) == expected
     assert replace(method, block_size=7).first_block_size(n_samples) == 7
 

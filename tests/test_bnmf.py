@@ -13,7 +13,6 @@ from scipy.optimize import nnls
 from scipy.stats import expon, invgamma, norm
 
 from ibp import loop
-from ibp.blas import single_threaded_blas
 from ibp.data import Observations
 from ibp.methods.bnmf import BNMFMethod, FrozenBNMF, code_statistics
 from ibp.methods.context import Context
@@ -21,7 +20,6 @@ from ibp.model import GammaPosterior, Known
 from ibp.parallel import Threads
 from ibp.starts.codes_and_factors import CodesAndFactors
 from problems import assert_not_lower, missing_kinds, seeds, stop_after
-from resuming import assert_resumes
 
 MISSING = ["none", "block", "scattered", "heavy"]
 
@@ -389,22 +387,12 @@ def test_told_to_stop_it_leaves_a_consistent_state():
         assert method.report(context, state).evidence == pytest.approx(report.evidence, rel=1e-12)
 
 
-@pytest.mark.parametrize("missing", ["none", "scattered"])
-def test_a_state_is_arrays_and_goes_on_from_them(missing):
-    context = context_of(data(20, missing=missing))
-    method = BNMFMethod(3, learned(), inner_sweeps=2)
-    state = method.init(context)
-    with single_threaded_blas():
-        method.step(context, state)
-        assert_resumes(method, context, state)
-
-
 def test_the_loop_runs_it_to_convergence():
     X = data(19, n=200, d=20)
     method = BNMFMethod(3, learned())
     generators = [np.random.default_rng(0), np.random.default_rng(1)]
     run = loop.run(
-        method, Observations.from_array(X), generators, Threads(), max_iter=500, tol=1e-4
+        method, Observations.from_array(X), generators, executor=Threads(), max_iter=500, tol=1e-4
     )
     assert run.ending == "converged"
     assert (np.diff(run.history.as_arrays()["evidence"]) >= -1e-9 * np.abs(run.evidence)).all()
@@ -416,7 +404,7 @@ def test_the_loop_notices_that_codes_are_at_rest():
     method = BNMFMethod(3, learned(), 2.0, 2.5)
     generators = [np.random.default_rng(0)]
     run = loop.run(
-        method, Observations.from_array(X), generators, Threads(), max_iter=3000, tol=0.0
+        method, Observations.from_array(X), generators, executor=Threads(), max_iter=3000, tol=0.0
     )
     assert run.ending == "converged"
     assert run.history.sweeps[0].n_changed > 0

@@ -23,7 +23,8 @@ from ibp.cli.pictures import print_pictures, shrink
 from ibp.cli.problems import session
 from ibp.cli.progress import LineReporter, Sweep
 from ibp.cli.screen import TerminalReporter, sparkline
-from ibp.cli.words import duration, number, plural, printable
+from ibp.cli.words import duration, number, printable
+from ibp.errors import counted
 from terminal import check_refusal, events_of
 
 COMMANDS = ("fit", "transform", "report", "compare", "info", "simulate", "demo")
@@ -427,7 +428,7 @@ def test_words():
         "1 m 26 s",
         "2 h 05 m",
     ]
-    assert [plural(n, "hidden entry") for n in (1, 2)] == ["1 hidden entry", "2 hidden entries"]
+    assert [counted(n, "hidden entry") for n in (1, 2)] == ["1 hidden entry", "2 hidden entries"]
     assert printable("a\x1b[2Jb\u202e") == "a\\x1b[2Jb\\x202e"
     assert sparkline([1.0, 2.0, 8.0]) == "▁▂█" and sparkline([3.0, 3.0]) == "▁▁"
 

@@ -25,6 +25,8 @@ PAGES = [
     ROOT / "README.md",
     *sorted(p for p in DOCS.rglob("*.md") if not set(MADE) & set(p.relative_to(DOCS).parts)),
 ]
+# What contributors read.
+NOTES = [ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md"]
 
 # Commands that a page may show although they cannot run in a test, and why.
 NOT_RUN = {
@@ -196,6 +198,15 @@ def test_links_to_files_lead_somewhere():
         text = BLOCK.sub("", page.read_text(encoding="utf-8"))
         for target in re.findall(r"\]\(([^)\s#]+)", text):
             assert "://" in target or (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, *NOTES], ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_pages_name_are_there(page):
+    """Named from the root, from a folder in it, or from the package."""
+    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    folders = [page.parent, ROOT, ROOT / "tests", SOURCE, SOURCE / "ibp"]
+    for name in re.findall(r"`([\w/]+(?:\.py|/))`", text):
+        assert any((folder / name).exists() for folder in folders), name
 
 
 def modules_with_examples() -> list[str]:

@@ -14,7 +14,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.special import betaln, digamma, entr, expit, gammaln, logsumexp
 
-from ibp.blas import single_threaded_blas
 from ibp.data import Observations, all_rows
 from ibp.datasets import make_block_images
 from ibp.kernels.nonnegative_sites import Settings, Sites, update_sites
@@ -23,13 +22,13 @@ from ibp.methods.context import Context
 from ibp.methods.inmf.candidate import objective, optimal_sticks
 from ibp.methods.inmf.growth import new_feature
 from ibp.methods.inmf.method import INMFMethod
-from ibp.methods.inmf.rows import RowTask, covariance_forms, update_rows
+from ibp.methods.row_forms import RowForms
+from ibp.methods.soft_rows import RowTask, ascend_rows
 from ibp.model import Hyperparameters
 from ibp.model import expectation_propagation as ep
 from ibp.parallel import Threads
 from ibp.starts.codes_and_factors import CodesAndFactors
 from problems import missing_kinds, random_data, random_hyperparameters, seeds, stop_after
-from resuming import assert_resumes
 
 KNOWN = Hyperparameters.known(noise_std=0.5, factor_std=1.0, alpha=1.0)
 
@@ -226,7 +225,7 @@ def test_kernel_agrees_with_the_plain_version(power, damping):
         problem = Columns(np.random.default_rng(seed), k).settle(power, damping, n_passes=4)
         for d in range(3):
             quadratic, linear = problem.column(d)
-            sites = ep.Sites.at_prior(k, problem.factor_precision)
+            sites = ep.Sites(np.full(k, problem.factor_precision), np.zeros(k))
             for _ in range(4):
                 sites = ep.pass_over_sites(
                     quadratic, linear, sites, problem.factor_precision, power, damping
@@ -303,10 +302,11 @@ def naive_rows(X, mean, covariance, log_odds, noise_precision, probabilities):
 
 def updated(observations, candidate, log_odds, noise_precision):
     """Probabilities and entropies after a pass over all rows."""
-    forms = covariance_forms(observations, candidate.mean, candidate.covariance, noise_precision)
-    components = observations.layout.restore(candidate.mean)
-    task = RowTask(observations, components, forms, log_odds, candidate.probabilities)
-    return update_rows(task, slice(0, observations.n_samples))
+    covariance = candidate.covariance
+    forms = RowForms(observations, candidate.mean, noise_precision, covariance=covariance)
+    forms.make_all()
+    task = RowTask(observations, forms, log_odds, candidate.probabilities)
+    return ascend_rows(task, slice(0, observations.n_samples))
 
 
 @given(seed=seeds, missing=missing_kinds)
@@ -466,7 +466,9 @@ def fitted(X, hyper=KNOWN, seed=0, max_iter=400, n_jobs=1, **settings_of_method)
     observations = Observations.from_array(X)
     method = INMFMethod(hyper, **settings_of_method)
     generators = [np.random.default_rng(seed)]
-    return run(method, observations, generators, Threads(n_jobs), max_iter=max_iter, tol=0.0)
+    return run(
+        method, observations, generators, executor=Threads(n_jobs), max_iter=max_iter, tol=0.0
+    )
 
 
 def frozen_model(fit):
@@ -631,22 +633,6 @@ def test_new_rows(images, fit):
     assert np.isfinite(frozen.assign(Observations.from_array(X), Threads())).all()
     stopped = frozen.assign(Observations.from_array(X), Threads(), should_stop=lambda: True)
     assert_allclose(stopped, np.tile(expit(frozen.log_odds), (100, 1)))
-
-
-@pytest.mark.parametrize("n_sweeps", [0, 1, 9])
-def test_a_state_is_arrays_and_goes_on_from_them(images, n_sweeps):
-    """Before anything has come to rest, and while features are added."""
-    X = images.data[:60].copy()
-    X[:20, 3] = np.nan
-    hyper = random_hyperparameters(np.random.default_rng(0), True, 4, 36, X.size)
-    method = INMFMethod(hyper, tol=1e-2)
-    context = Context(Observations.from_array(X), np.random.default_rng(0))
-    state = method.init(context)
-    with single_threaded_blas():
-        for _ in range(n_sweeps):
-            method.step(context, state)
-        assert (state.best is None) == (n_sweeps < 9)
-        assert_resumes(method, context, state, n_sweeps=12)
 
 
 @pytest.mark.parametrize("n_checks", [0, 1, 3, 9, 30])

@@ -6,11 +6,12 @@ import ast
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import ibp
 
 ROOT = Path(ibp.__file__).resolve().parent
+NOTES = Path(__file__).resolve().parents[1] / "CONTRIBUTING.md"
 
 # The lowest layer first. A name stands for a module or a package below `ibp` with all it holds;
 # the longest name that fits a module counts.
@@ -39,13 +40,17 @@ LAYERS = (
 )
 
 
+# When an import happens: with that of its module, when a function is called, or for types only.
+When = Literal["at once", "later", "never"]
+
+
 class Import(NamedTuple):
     """One module that another imports."""
 
     importer: str
     imported: str
     line: int
-    eager: bool
+    when: When
 
 
 @cache
@@ -63,13 +68,17 @@ def for_typing_only(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
 
 
-def statements(tree: ast.AST, eager: bool = True) -> Iterator[tuple[ast.stmt, bool]]:
-    """The imports of a module, and whether they happen when it is imported itself."""
+def statements(tree: ast.AST, when: When = "at once") -> Iterator[tuple[ast.stmt, When]]:
+    """The imports of a module, and when they happen."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            yield node, eager
-        later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        yield from statements(node, eager and not later and not for_typing_only(node))
+            yield node, when
+        inner = when
+        if for_typing_only(node):
+            inner = "never"
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and when == "at once":
+            inner = "later"
+        yield from statements(node, inner)
 
 
 def targets(node: ast.stmt) -> Iterator[str]:
@@ -108,9 +117,9 @@ def with_packages(imported: str, importer: str) -> Iterator[str]:
 def imports() -> tuple[Import, ...]:
     """All that modules of the library import from one another."""
     return tuple(
-        Import(importer, imported, node.lineno, eager)
+        Import(importer, imported, node.lineno, when)
         for importer, path in modules().items()
-        for node, eager in statements(ast.parse(path.read_text(encoding="utf-8")))
+        for node, when in statements(ast.parse(path.read_text(encoding="utf-8")))
         for target in targets(node)
         for imported in with_packages(target, importer)
         if imported != importer
@@ -134,6 +143,11 @@ def test_every_module_has_a_layer_and_every_layer_modules():
     assert layers == set(range(len(LAYERS)))
 
 
+def test_contributors_are_shown_the_layers():
+    shown = [", ".join(name for name in names if "__" not in name) for names in LAYERS]
+    assert "\n".join(["```text", *shown, "```"]) in NOTES.read_text(encoding="utf-8")
+
+
 def test_modules_import_from_their_own_layer_or_lower_ones():
     wrong = [
         f"ibp.{importer}:{line} imports ibp.{imported}"
@@ -149,15 +163,17 @@ def reachable(module: str) -> set[str]:
     waiting = [module]
     while waiting:
         importer = waiting.pop()
-        new = {imported for own, imported, _, _ in imports() if own == importer} - found
+        new = {
+            imported for own, imported, _, when in imports() if own == importer and when != "never"
+        } - found
         found |= new
         waiting += new
     return found
 
 
 def test_late_imports_that_close_a_circle_have_their_reason_beside_them():
-    for importer, imported, line, eager in imports():
-        if not eager and importer in reachable(imported):
+    for importer, imported, line, when in imports():
+        if when == "later" and importer in reachable(imported):
             lines = modules()[importer].read_text(encoding="utf-8").splitlines()
             beside = "#" in lines[line - 1] or lines[line - 2].lstrip().startswith("#")
             assert beside, f"ibp.{importer}:{line}"
@@ -165,8 +181,8 @@ def test_late_imports_that_close_a_circle_have_their_reason_beside_them():
 
 def test_no_modules_import_each_other_at_once_in_a_circle():
     waiting: dict[str, set[str]] = {module: set() for module in modules()}
-    for importer, imported, _, eager in imports():
-        if eager:
+    for importer, imported, _, when in imports():
+        if when == "at once":
             waiting[importer].add(imported)
     while ready := {module for module, needed in waiting.items() if not needed}:
         waiting = {

@@ -53,19 +53,19 @@ class ScriptedMethod:
         self.initial = initial
         self.n_inits = 0
 
-    def init(self, observations, rng, should_stop):
+    def init(self, context):
         self.n_inits += 1
         return {"restart": self.n_inits, "step": 0}
 
-    def step(self, state, should_stop):
+    def step(self, context, state):
         if self.on_step is not None:
-            self.on_step(state, should_stop)
+            self.on_step(context.should_stop)
         reports = self.runs[state["restart"] - 1]
         report = reports[min(state["step"], len(reports) - 1)]
         state["step"] += 1
         return report
 
-    def report(self, state):
+    def report(self, context, state):
         return SweepRecord(self.initial, 1, 0, -1.0)
 
 
@@ -287,7 +287,7 @@ def test_time_limit_ends_before_the_next_sweep():
 def test_sweeps_are_told_when_time_is_up():
     answers = []
 
-    def wait_until_told(state, should_stop):
+    def wait_until_told(should_stop):
         answers.append(should_stop())
         deadline = time.perf_counter() + 5.0
         while not should_stop() and time.perf_counter() < deadline:
@@ -313,7 +313,7 @@ def test_stopwatch():
 def test_first_interrupt_lets_the_sweep_finish(python_interrupts):
     told = []
 
-    def interrupt(state, should_stop):
+    def interrupt(should_stop):
         signal.raise_signal(signal.SIGINT)
         told.append(should_stop())
 
@@ -327,7 +327,7 @@ def test_first_interrupt_lets_the_sweep_finish(python_interrupts):
 def test_second_interrupt_acts_at_once(python_interrupts):
     reached = []
 
-    def interrupt_twice(state, should_stop):
+    def interrupt_twice(should_stop):
         signal.raise_signal(signal.SIGINT)
         reached.append("after the first")
         signal.raise_signal(signal.SIGINT)
@@ -345,7 +345,7 @@ def test_foreign_handlers_are_left_alone(python_interrupts):
     def own_handler(signum, frame):
         caught.append(signum)
 
-    def look(state, should_stop):
+    def look(should_stop):
         during.append(signal.getsignal(signal.SIGINT))
         signal.raise_signal(signal.SIGINT)
 

@@ -1,7 +1,7 @@
 import numpy as np
 from hypothesis import given
 
-from ibp.data import Observations
+from ibp.data import Observations, all_rows
 from ibp.data.summary import COMPLETE
 from ibp.model import Statistics
 from problems import missing_kinds, random_data, seeds
@@ -50,7 +50,7 @@ def test_rows_are_filled_and_the_data_left_alone():
     X = random_data(rng, 50, 7, missing="block").astype(np.float32)
     copy = X.copy()
     o = Observations.from_array(X)
-    assert np.shares_memory(o.values, X)  # no copy of C-contiguous data
+    assert np.shares_memory(all_rows(o.source), X)  # no copy of C-contiguous data
     assert np.shares_memory(o.rows(slice(0, 20)), X)  # nor of complete rows
     np.testing.assert_array_equal(o.rows(slice(0, 50)), np.nan_to_num(X))
     np.testing.assert_array_equal(o.rows(np.array([40, 3])), np.nan_to_num(X)[[40, 3]])

@@ -16,6 +16,7 @@ from scipy.special import expit
 
 import ibp
 from ibp import MEIBP
+from ibp.errors import counted
 from ibp.registry import CARDS, DEFAULT_METHOD
 from ibp.report import reading, wording
 from ibp.report.content import gather
@@ -375,7 +376,7 @@ def test_numbers_as_people_say_them():
     assert wording.percent(0.004) == "under 1 %"
     assert wording.percent(0.9999) == "over 99 %"
     assert wording.percent(1.0) == "100 %"
-    assert wording.count(1, "row") == "1 row" and wording.count(12000, "row") == "12,000 rows"
+    assert counted(1, "row") == "1 row" and counted(12000, "row") == "12,000 rows"
     assert wording.listed([3]) == "feature 3"
     assert wording.listed(range(9)) == "features 0, 1, 2, 3, 4, 5 and 3 more"
 

@@ -9,7 +9,7 @@ from scipy.optimize import linear_sum_assignment
 
 from ibp.blas import single_threaded_blas
 from ibp.datasets import make_binary_factors, make_block_images
-from ibp.parallel import Workers
+from ibp.parallel import Threads
 from ibp.starts.spectral import SpectralCodes, spectral_codes
 
 
@@ -20,7 +20,7 @@ def find(values, n_components=None, *, seed=0, n_jobs=1, max_components=60, **op
             n_components,
             max_components=max_components,
             rng=np.random.default_rng(seed),
-            workers=Workers(n_jobs),
+            executor=Threads(n_jobs),
             **options,
         )
 

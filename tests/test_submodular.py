@@ -13,8 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln
 
-from ibp.kernels.block_rows import form_of_own
-from ibp.kernels.records import Form, Gaps
 from ibp.submodular import OPTIMIZERS, Problem, Solution, batch, maximize
 from ibp.submodular.brute_force import brute_force
 from ibp.submodular.certificate import certified, needed_margin
@@ -1306,35 +1304,3 @@ def test_features_that_say_nothing_prove_nothing():
     assert needed_margin(np.empty((0, 0))).size == 0
     zero = Problem(np.array([1.0, -1.0, 1.0]), quadratic)
     assert not is_certified(zero, np.array([True, False, True]))
-
-
-@given(seed=seeds, share=st.sampled_from([0.1, 0.4, 0.6, 0.9]))
-@settings(max_examples=100)
-def test_forms_and_margins_of_rows_with_missing_entries(seed, share):
-    rng = np.random.default_rng(seed)
-    n, d = int(rng.integers(1, 7)), int(rng.integers(1, 12))
-    mean = np.abs(rng.normal(size=(n, d))) + 1e-3
-    constants = rng.normal(size=(n, d))
-    precision = float(rng.uniform(0.1, 30.0))
-    missing = np.flatnonzero(rng.random(d) < share)
-    complete = precision * mean @ mean.T
-    gaps = Gaps(
-        np.array([0, missing.size]),
-        missing,
-        np.ascontiguousarray(mean.T),
-        np.ascontiguousarray(constants.T),
-    )
-    own = Form(np.empty((n, n)), np.empty(n), np.empty(n))
-    of_complete_rows = Form(complete, constants.sum(axis=1), needed_margin(complete))
-    form_of_own(0, precision, gaps, of_complete_rows, own)
-    quadratic, constant, needed = own
-    seen = np.setdiff1d(np.arange(d), missing)
-    size = np.abs(complete).max()
-    expected = precision * mean[:, seen] @ mean[:, seen].T
-    np.testing.assert_allclose(quadratic, expected, atol=1e-12 * size, rtol=1e-9)
-    np.testing.assert_allclose(constant, constants[:, seen].sum(axis=1), atol=1e-11)
-    assert not np.isnan(needed).any()
-    if np.isfinite(needed).all():
-        # The bound of the certificate: W - D is positive semidefinite.
-        smallest = np.linalg.eigvalsh(quadratic - np.diag(np.diag(quadratic) - 2.0 * needed))[0]
-        assert smallest >= -1e-11 * size

@@ -12,7 +12,7 @@ from ibp import MEIBP
 from ibp.data import Observations, summarize
 from ibp.data.summary import COMPLETE, OWN_PATTERN
 from ibp.model import Statistics
-from ibp.parallel import Workers
+from ibp.parallel import Threads
 from problems import missing_kinds, random_data, seeds
 
 MOMENTS = ("counts", "means", "squares", "lowest", "highest", "variances")
@@ -72,7 +72,7 @@ def test_moments_of_dense_data(seed, missing, offset, single, rows_at_once):
         patch.setattr("ibp.data.summary.ROWS_AT_ONCE", rows_at_once)
         summary = summarize(X)
         check_moments(summary, X, 1e-5 if single else 1e-11)
-        again = summarize(X, Workers(3))
+        again = summarize(X, Threads(3))
     for name in vars(summary):
         np.testing.assert_array_equal(getattr(summary, name), getattr(again, name))
 

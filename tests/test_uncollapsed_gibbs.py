@@ -51,7 +51,6 @@ from ibp.model.new_feature import (
 from ibp.parallel import Threads
 from ibp.starts.codes_and_factors import CodesAndFactors
 from problems import random_data, stop_after
-from states import assert_goes_on
 
 FACTORS = ("half_normal", "gaussian")
 
@@ -733,13 +732,6 @@ def test_same_seed_same_answer_whatever_the_number_of_threads(factors, n_compone
     states = [small_state(factors, n_components, n_jobs=n_jobs)[3] for n_jobs in (1, 1, 3)]
     same(states[0], states[1])
     same(states[0], states[2])
-
-
-@pytest.mark.parametrize("factors", FACTORS)
-@pytest.mark.parametrize("n_components", [None, 5])
-def test_a_chain_goes_on_from_what_was_written_down(factors, n_components):
-    _, method, context, state = small_state(factors, n_components)
-    assert_goes_on(method, context, state)
 
 
 def planted(n_samples=300, n_features=30, n_components=4, seed=1):

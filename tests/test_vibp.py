@@ -20,8 +20,8 @@ from ibp.kernels.mean_field_rows import pass_over_row
 from ibp.loop import run
 from ibp.methods.context import Context
 from ibp.methods.mean_field.method import FiniteVIBPMethod, InfiniteVIBPMethod, entropies
-from ibp.methods.mean_field.rows import FrozenMeanField
 from ibp.methods.mean_field.sticks import FiniteSticks, InfiniteSticks
+from ibp.methods.soft_rows import FrozenMeanField
 from ibp.model import (
     GammaPosterior,
     Hyperparameters,
@@ -40,7 +40,6 @@ from problems import (
     seeds,
     stop_after,
 )
-from resuming import assert_resumes
 
 KINDS = {"finite": FiniteVIBPMethod, "infinite": InfiniteVIBPMethod}
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -524,22 +523,14 @@ def test_given_start(kind):
     np.testing.assert_array_equal(start.factors, factors)
 
 
-@kinds
-@pytest.mark.parametrize("intercept", [False, True])
-def test_a_state_is_arrays_and_goes_on_from_them(kind, intercept):
-    method, context, state = make(13, kind, "scattered", intercept, intercept, n=40, steps=2)
-    with single_threaded_blas():
-        assert_resumes(method, context, state, n_sweeps=16)
-
-
 def frozen(observations, state):
     """What is kept of a fit to place new rows."""
     return FrozenMeanField(
         observations.layout.restore(state.factors.mean),
-        observations.layout.restore(state.factors.variance),
-        state.offset(observations),
         state.sticks.log_odds(),
         state.hyperparameters.noise_precision.mean,
+        observations.layout.restore(state.factors.variance),
+        state.offset(observations),
     )
 
 
@@ -594,7 +585,7 @@ def test_finds_planted_features(kind, offset):
     )
     method = KINDS[kind](4, hyperparameters, intercept_std=20.0 if offset else None)
     generators = [np.random.default_rng(seed) for seed in range(8)]
-    best = run(method, observations, generators, Threads(), max_iter=200, tol=1e-6)
+    best = run(method, observations, generators, executor=Threads(), max_iter=200, tol=1e-6)
     found = best.state.probabilities > 0.5
     for k in range(4):
         agreement = (found == Z[:, [k]]).mean(axis=0)

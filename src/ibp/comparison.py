@@ -333,31 +333,20 @@ def compare(
             raise InvalidValueError(f"There is no method {label!r}", known)
     if len(methods) == 0:
         raise InvalidValueError("There is nothing to compare", known)
-    for name, value, least in (
-        ("n_restarts", n_restarts, 1),
-        ("time_limit", time_limit, 0),
-        ("random_state", random_state, 0),
-    ):
-        with sklearn_checks():
-            check_scalar(value, name, Real if name == "time_limit" else Integral, min_val=least)
+    with sklearn_checks():
+        check_scalar(n_restarts, "n_restarts", Integral, min_val=1)
+        check_scalar(time_limit, "time_limit", Real, min_val=0)
+        check_scalar(random_state, "random_state", Integral, min_val=0)
     if np.isnan(time_limit):
         raise InvalidValueError("time_limit must be a number of seconds; it is nan.")
     started = time.perf_counter()
     data = _dense(X)
-    n_samples, n_features = data.shape
     held_out = HeldOut.of(data, random_state, fraction=fraction, rows="random")
     data_std = float(np.nanstd(held_out.training, dtype=np.float64))
     if not data_std > 0:
         raise InvalidValueError("is constant, so there is nothing to find", about="X")
-    result = Comparison(
-        n_samples,
-        n_features,
-        held_out.n_hidden,
-        n_components,
-        fraction,
-        data_std,
-        STD_FRACTION * data_std,
-    )
+    (n, d), noise_std = data.shape, STD_FRACTION * data_std
+    result = Comparison(n, d, held_out.n_hidden, n_components, fraction, data_std, noise_std)
     planned = [(label, random_state + i) for label in methods for i in range(n_restarts)]
 
     def share(n_fits: int) -> float:
@@ -424,8 +413,7 @@ def compare(
 
 def _dense(X: Any) -> npt.NDArray[np.floating]:
     """Validated, and dense."""
-    is_sparse = sparse.issparse(X)
-    if is_sparse:
+    if sparse.issparse(X):
         n_samples, n_features = X.shape
         if n_samples * n_features > MOST_ENTRIES:
             raise InvalidValueError(

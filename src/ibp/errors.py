@@ -21,6 +21,13 @@ def quoted(text: object, limit: int = 40) -> str:
     return f'"{"".join(plain)}"'
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and its noun: 1 row, 12,000 rows, 3 entries."""
+    if number != 1:
+        noun = f"{noun[:-1]}ies" if noun.endswith("try") else f"{noun}s"
+    return f"{number:,} {noun}"
+
+
 class Explained(Exception):
     """An error or a warning whose sentence is made of its fields.
 

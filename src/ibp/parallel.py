@@ -1,9 +1,11 @@
 """Sharing fixed pieces of work among threads, or among whatever else can run a function.
 
 Work is a function of a task and a piece that returns all that it changes: nothing is shared but
-what is read, so the same function could run in another process. The pieces never depend on how many
-run at a time and their results come back in order, so neither does any sum over them. What runs
-in a piece should release Python's lock: BLAS and our kernels do.
+what is read, so the same function could run in another process (but for the spectral start, whose
+sample is in memory and whose work is closures over it). A piece must not share out work itself: on
+threads that are all busy it would wait for ever. The pieces never depend on how many run at a time
+and their results come back in order, so neither does any sum over them. What runs in a piece should
+release Python's lock: BLAS and our kernels do.
 """
 
 from __future__ import annotations

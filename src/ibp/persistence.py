@@ -38,7 +38,8 @@ def save_model(
     """Write a fitted model, all or nothing."""
     if not isinstance(model.notes_, dict):
         raise InvalidValueError(f"notes_ must be a dictionary; it is {model.notes_!r}")
-    header: dict[str, Any] = {
+    names = getattr(model, "feature_names_in_", None)
+    header = {
         "format": FORMAT,
         "version": VERSION,
         "class": card_of(model).name,
@@ -49,18 +50,16 @@ def save_model(
         },
         "history": list(model.history_),
         "notes": model.notes_,
-        "feature_names": None,
+        "feature_names": None if names is None else [str(name) for name in names],
     }
-    if hasattr(model, "feature_names_in_"):
-        header["feature_names"] = [str(name) for name in model.feature_names_in_]
     arrays = {name: getattr(model, name) for name in _declared(model, "arrays")}
     arrays |= model._more_arrays(with_rows=assignments)
     arrays |= {f"history_{name}": values for name, values in model.history_.items()}
     if assignments:
         rows = _declared(model, "rows")
         arrays |= {name: getattr(model, name) for name in rows if hasattr(model, name)}
-    if assignments and "assignments_" in vars(model):
-        arrays["assignments_packed"] = np.packbits(model.assignments_, axis=1)
+        if "assignments_" in vars(model):
+            arrays["assignments_packed"] = np.packbits(model.assignments_, axis=1)
     arrays["header"] = np.frombuffer(
         json.dumps(header, allow_nan=False).encode("utf-8"), dtype=np.uint8
     )
@@ -194,9 +193,8 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
             raise ValueError(f"there are {len(names)} feature names for {sizes['D']} features")
         model.feature_names_in_ = np.array(names, dtype=object)
     if "assignments_packed" in arrays:
-        model.assignments_ = unpacked(
-            arrays["assignments_packed"], "assignments", sizes["N"], sizes["K"]
-        )
+        packed = arrays["assignments_packed"]
+        model.assignments_ = unpacked(packed, "assignments", sizes["N"], sizes["K"])
     return model
 
 

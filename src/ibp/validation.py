@@ -6,25 +6,29 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import _get_feature_names, validate_data
 
-from ibp.data.summary import Summary
+from ibp.data.source import RowSource, as_source, is_source
+from ibp.data.summary import ROWS_AT_ONCE, Summary
 from ibp.errors import (
     InvalidTypeError,
     InvalidValueError,
     NegativeEntriesWarning,
     UnequalScalesWarning,
 )
+from ibp.parallel import ranges
 from ibp.registry import CARDS, card_of, class_names
 
 # Squares of larger numbers leave the range of double precision when they are added up.
 LARGEST = 1e100
 SMALLEST = 1e-100
 VARIANCE_RATIO = 1e4
+# Kinds of types: truth values, integers and floating numbers.
+NUMBERS = "biuf"
 
 
 @contextmanager
@@ -38,59 +42,66 @@ def sklearn_checks() -> Iterator[None]:
         raise InvalidTypeError(str(error)) from error
 
 
-def check_matrix(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """Return X as a floating matrix, float32 kept, CSR if sparse, or say what is wrong and where.
+def check_matrix(estimator: Any, X: Any, *, reset: bool) -> RowSource:
+    """Return the rows of X, or say what is wrong and where; float32 is kept, sparse becomes CSR.
 
-    Whether its values are in range `check_range` tells, from a summary.
+    Numbers in a mapped file and the rows of a source stay where they are, and only the first row is
+    read. Whether the values are in range `check_range` tells, from a summary.
     """
-    if sparse.issparse(X) and not card_of(estimator).accepts_sparse:
+    X = _missing_as_nan(X)
+    if is_source(X) and np.dtype(X.dtype).kind not in NUMBERS:
+        raise InvalidTypeError(
+            f"gives rows of type {X.dtype}, where numbers are needed",
+            "Encode them as numbers; use NaN for missing values",
+            about="X",
+        )
+    mapped = isinstance(X, np.memmap) and X.ndim == 2 and X.dtype.kind in NUMBERS
+    source = as_source(X) if mapped or is_source(X) else None
+    looked_at = X
+    if source is not None:
+        n_rows, n_columns = source.shape
+        looked_at = source.rows(slice(0, 1 if n_columns else n_rows))
+    if sparse.issparse(looked_at) and not card_of(estimator).accepts_sparse:
         others = class_names(card for card in CARDS.values() if card.accepts_sparse)
         raise InvalidTypeError(
             f"{type(estimator).__name__} does not take sparse X, because its sweeps need whole "
             "rows",
             f"{others} do; or pass X.toarray()",
         )
-    X = _missing_as_nan(X)
     try:
         with sklearn_checks():
             matrix = validate_data(
                 estimator,
-                X,
+                looked_at,
                 accept_sparse="csr",
                 dtype=[np.float64, np.float32],
                 ensure_all_finite=False,
                 reset=reset,
             )
     except (InvalidValueError, InvalidTypeError) as error:
-        found = _first_unreadable(X)
+        found = _first_unreadable(looked_at)
         if found is None:
             raise
         if isinstance(error, TypeError):  # what scikit-learn says stays in it
             found |= {"problem": f"{error} X {found['problem']}", "about": ""}
         raise type(error)(**found) from error
-    if not sparse.issparse(matrix):
-        return np.ascontiguousarray(matrix)
-    matrix = sparse.csr_array(cast(Any, matrix))
-    if not matrix.has_canonical_format:
-        matrix = matrix.copy()  # the user's own stays as it is
-        matrix.sum_duplicates()
-    return matrix
+    return as_source(matrix) if source is None else source
 
 
-def check_range(summary: Summary, matrix: Any, X: Any, *, fitting: bool) -> None:
+def check_range(summary: Summary, source: RowSource, X: Any, *, fitting: bool) -> None:
     """Refuse infinities, and numbers whose squares cannot be summed."""
     largest = summary.largest
     if np.isinf(largest):
         raise InvalidValueError(
             "has an infinity in {place}",
             "Replace it by NaN if the value is missing, or remove the row",
-            **_first(np.isinf, matrix, X),
+            **_first(np.isinf, source, X),
         )
     if largest > LARGEST:
         raise InvalidValueError(
             f"has a value beyond {LARGEST:g} in {{place}}, too large to be squared and summed",
             "Divide the data by a constant",
-            **_first(lambda values: np.abs(values) > LARGEST, matrix, X),
+            **_first(lambda values: np.abs(values) > LARGEST, source, X),
         )
     if fitting and 0 < largest < SMALLEST:  # new rows may be as small as they like
         raise InvalidValueError(
@@ -113,7 +124,7 @@ def check_columns_observed(summary: Summary, X: Any) -> None:
         )
 
 
-def warn_about_data(summary: Summary, matrix: Any, X: Any, *, offset_free: bool) -> None:
+def warn_about_data(summary: Summary, source: RowSource, X: Any, *, offset_free: bool) -> None:
     """Warn of negative entries that nothing explains, and of columns on very different scales."""
     if offset_free and np.fmin.reduce(summary.lowest) < 0:
         negative = NegativeEntriesWarning(
@@ -121,7 +132,7 @@ def warn_about_data(summary: Summary, matrix: Any, X: Any, *, offset_free: bool)
             "negative",
             "Set fit_intercept=True, if the estimator has it, or shift the data as the paper "
             "does, X - np.nanmin(X); ibp never shifts it for you",
-            **_first(lambda values: values < 0, matrix, X),
+            **_first(lambda values: values < 0, source, X),
         )
         warnings.warn(negative, stacklevel=level_of_user())
     variances = summary.variances
@@ -149,17 +160,27 @@ def level_of_user() -> int:
     return level
 
 
-def _first(wrong: Callable[[Any], Any], matrix: Any, X: Any) -> dict[str, Any]:
-    """The place of the first wrong entry, as errors take it."""
-    with np.errstate(invalid="ignore"):
-        if not sparse.issparse(matrix):
-            row, column = divmod(int(np.argmax(wrong(matrix))), matrix.shape[1])
+def _first(wrong: Callable[[Any], Any], source: RowSource, X: Any) -> dict[str, Any]:
+    """The place of the first wrong entry, of which there is one, as errors take it."""
+    for rows in ranges(source.shape[0], ROWS_AT_ONCE):
+        block = source.rows(rows)
+        stored = block.data if sparse.issparse(block) else block
+        with np.errstate(invalid="ignore"):
+            found = np.argwhere(wrong(stored))
+        if not found.size:
+            continue
+        if stored is block:
+            row, column = found[0]
         else:
-            stored: Any = matrix
-            entry = int(np.argmax(wrong(stored.data)))
-            row = int(np.searchsorted(stored.indptr, entry, side="right")) - 1
-            column = int(stored.indices[entry])
-    return {"about": "X", "row": row, "columns": [column], "names": _get_feature_names(X)}
+            row = np.searchsorted(block.indptr, found[0, 0], side="right") - 1
+            column = block.indices[found[0, 0]]
+        return {
+            "about": "X",
+            "row": rows.start + int(row),
+            "columns": [int(column)],
+            "names": _get_feature_names(X),
+        }
+    raise AssertionError("no entry is wrong")
 
 
 def _missing_as_nan(X: Any) -> Any:
@@ -187,9 +208,10 @@ def _missing_as_nan(X: Any) -> Any:
 
 def _first_unreadable(X: Any) -> dict[str, Any] | None:
     """What an error says of the first cell that is not a number."""
-    if sparse.issparse(X):
+    is_array = isinstance(X, np.ndarray)
+    if sparse.issparse(X) or (is_array and X.dtype.kind in NUMBERS):
         return None
-    cells = np.asarray(X, dtype=object)
+    cells = np.asarray(X, dtype=None if is_array else object)
     if cells.ndim != 2:
         return None
     for row, line in enumerate(cells):

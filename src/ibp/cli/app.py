@@ -47,8 +47,7 @@ def _show_version(wanted: bool) -> None:
 def _start(
     context: typer.Context,
     version: Annotated[
-        bool,
-        flag("--version", help="Print the version.", callback=_show_version, is_eager=True),
+        bool, flag("--version", help="Print the version.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:

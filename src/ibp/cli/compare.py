@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ibp.cli import options
-from ibp.cli.data import check_different, check_outputs, places_named, read_data
+from ibp.cli.data import PAGE_ENDINGS, check_files, places_named, read_data
 from ibp.cli.problems import INTERRUPTED, session
-from ibp.cli.progress import ComparisonSweep
-from ibp.cli.words import duration, plural
-from ibp.errors import InputError
+from ibp.cli.progress import ComparisonSweep, Console
+from ibp.cli.words import duration
+from ibp.errors import InputError, counted
 from ibp.registry import COMPARED_BY_COMMAND
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ibp.comparison import ComparisonProgress
 
 EXAMPLES = (
@@ -85,8 +83,7 @@ def compare(
     """
     output = options.beside(data, "-comparison.html") if output is None else output
     with session(quiet=quiet, json=json) as reporter:
-        check_different(data, output)
-        check_outputs({output: (".html", ".htm")}, force=force)
+        check_files((data,), ((output, PAGE_ENDINGS),), force=force)
         table = read_data(reporter, data, header=header, index=index, drop=drop, key=key)
         n_rows, n_columns = table.shape
         reporter.stage(f"Comparing on {table.source}: {n_rows:,} x {n_columns:,}")
@@ -160,7 +157,7 @@ def _show(comparison: Any, output: Path, console: Console) -> None:
     from ibp.cli.summary import print_path
 
     ranking = comparison.ranking()
-    hidden = plural(comparison.n_hidden, "hidden entry")
+    hidden = counted(comparison.n_hidden, "hidden entry")
     console.print(f"Held-out score per entry, from {hidden}; higher is better", style="bold")
     console.print()
     repeated = any(len(place.n_components) > 1 for place in ranking)
@@ -174,12 +171,12 @@ def _show(comparison: Any, output: Path, console: Console) -> None:
         rows.append([name, score, *spread, features, duration(place.seconds)])
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     for number, row in enumerate([header, *rows]):
-        first, *others = (
+        cells = (
             cell.rjust(width) if j else cell.ljust(width)
             for j, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         style = {0: "dim", 1: "bold green"}.get(number, "")
-        console.print("   ".join([first, *others]), style=style, soft_wrap=True)
+        console.print("   ".join(cells), style=style, soft_wrap=True)
     console.print()
     if comparison.interrupted:
         console.print("Interrupted: this is the comparison so far.")

@@ -4,40 +4,43 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ibp.cli.progress import Reporter
-from ibp.cli.words import in_quotes, plural
-from ibp.errors import DataWarning, InputError
+from ibp.cli.words import in_quotes
+from ibp.errors import DataWarning, InputError, counted
 
 if TYPE_CHECKING:
     from ibp.files.table import Table
 
+PAGE_ENDINGS = (".html", ".htm")
 
-def check_outputs(paths: dict[Path, Sequence[str]], *, force: bool) -> None:
-    """Refuse, before any work is done, what could not be written: paths and their endings."""
+
+def check_files(
+    read: Iterable[Path], written: Iterable[tuple[Path | None, Sequence[str]]], *, force: bool
+) -> None:
+    """Refuse, before any work is done, a file named twice and what could not be written.
+
+    Files to be written come with the endings that they may have.
+    """
     from ibp.files.write import check_target
 
-    for path, endings in paths.items():
+    targets = [(path, endings) for path, endings in written if path is not None]
+    seen: set[str] = set()
+    for path in (*read, *(path for path, _ in targets)):
+        real = os.path.realpath(path)
+        if real in seen:
+            raise InputError("is named twice", "each file needs a name of its own", file=path)
+        seen.add(real)
+    for path, endings in targets:
         if os.path.lexists(path) and not path.is_dir() and not force:
             cure = "name another file, or replace it with --force"
             raise InputError("exists already", cure, file=path)
         check_target(path, force=True, endings=endings)
-
-
-def check_different(*paths: Path | None) -> None:
-    """Refuse to read and write, or to write twice, one file."""
-    seen: set[str] = set()
-    for path in paths:
-        if path is not None:
-            real = os.path.realpath(path)
-            if real in seen:
-                raise InputError("is named twice", "each file needs a name of its own", file=path)
-            seen.add(real)
 
 
 def read_data(
@@ -73,6 +76,30 @@ def load_model(reporter: Reporter, path: Path) -> Any:
     return ibp.load(path)
 
 
+def write_report_page(
+    model: Any,
+    table: Table,
+    path: Path,
+    *,
+    image_shape: tuple[int, int] | None,
+    title: str | None = None,
+    force: bool,
+) -> None:
+    """Write the report page about a model and its data."""
+    from ibp.report import write_report
+
+    write_report(
+        model,
+        table.values,
+        path,
+        row_names=table.row_names,
+        column_names=table.column_names,
+        image_shape=image_shape,
+        title=title,
+        force=force,
+    )
+
+
 def check_image_shape(
     table: Table, asked: tuple[int, int] | None, model: Any = None
 ) -> tuple[int, int] | None:
@@ -81,7 +108,7 @@ def check_image_shape(
     if asked is not None:
         if asked[0] * asked[1] != n_columns:
             raise InputError(
-                f"has {plural(n_columns, 'column')}, but an image of {asked[0]}x{asked[1]} has "
+                f"has {counted(n_columns, 'column')}, but an image of {asked[0]}x{asked[1]} has "
                 f"{asked[0] * asked[1]} pixels",
                 file=table.source,
             )
@@ -105,7 +132,7 @@ def match_columns(reporter: Reporter, table: Table, model: Any, model_path: Path
         if named and n_found - len(extra) == n_wanted:
             cure = f"Leave out the rest with --drop, such as --drop {in_quotes(extra[0])}"
         raise InputError(
-            f"has {plural(n_found, 'column')}, but {model_path.name} was fitted to {n_wanted:,}",
+            f"has {counted(n_found, 'column')}, but {model_path.name} was fitted to {n_wanted:,}",
             cure,
             file=table.source,
         )

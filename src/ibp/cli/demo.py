@@ -9,20 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ibp.cli import options
-from ibp.cli.data import check_outputs
+from ibp.cli.data import check_files, write_report_page
 from ibp.cli.problems import INTERRUPTED, session
+from ibp.cli.progress import Console
 from ibp.errors import InputError
 from ibp.registry import DEFAULT_METHOD
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ibp.files.table import Table
 
-EXAMPLES = (
-    "ibp demo",
-    "ibp demo -o elsewhere --force",
-)
+EXAMPLES = ("ibp demo", "ibp demo -o elsewhere --force")
 IMAGE_SHAPE = (8, 8)
 RESTARTS = 3
 SHOWN_FEATURES = 24
@@ -53,7 +49,7 @@ def demo(
         made = not output.exists()
         output.mkdir(parents=True, exist_ok=True)
         try:
-            check_outputs({data: (), model_path: (), page: ()}, force=force)
+            check_files((), ((data, ()), (model_path, ()), (page, ())), force=force)
             reporter.stage("Loading")
             table = _digits()
             estimator = make_estimator(DEFAULT_METHOD, None, n_init=RESTARTS, random_state=0)
@@ -77,18 +73,10 @@ def demo(
             raise
         reporter.stage("Writing the report page")
         from ibp.cli.summary import print_path, summarize_fit
-        from ibp.report import write_report
 
         summary = summarize_fit(model, table, table.values, IMAGE_SHAPE, None, seconds)
-        write_report(
-            model,
-            table.values,
-            page,
-            row_names=table.row_names,
-            image_shape=IMAGE_SHAPE,
-            title="Handwritten digits",
-            force=force,
-        )
+        title = "Handwritten digits"
+        write_report_page(model, table, page, image_shape=IMAGE_SHAPE, title=title, force=force)
 
         def show(console: Console) -> None:
             summary.show_facts(console)

@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ibp.cli import options
-from ibp.cli.data import check_different, check_image_shape, check_outputs, read_data
+from ibp.cli.data import (
+    PAGE_ENDINGS,
+    check_files,
+    check_image_shape,
+    read_data,
+    write_report_page,
+)
 from ibp.cli.problems import INTERRUPTED, session
+from ibp.cli.progress import Console
 from ibp.cli.words import duration
 from ibp.registry import DEFAULT_METHOD
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ibp.cli.summary import FitSummary
 
 EXAMPLES = (
@@ -33,8 +38,7 @@ def fit(
     context: typer.Context,
     data: options.DataFile,
     output: Annotated[
-        Path | None,
-        options.output("Where to save the model.", show_default="DATA's name, .ibp"),
+        Path | None, options.output("Where to save the model.", show_default="DATA's name, .ibp")
     ] = None,
     method: Annotated[
         str,
@@ -113,24 +117,16 @@ def fit(
     output = options.beside(data, ".ibp") if output is None else output
     changes = options.dictionary_of(settings)
     with session(quiet=quiet, json=json) as reporter:
-        from ibp.cli.fitting import (
-            check_settings,
-            fit_table,
-            hide,
-            make_estimator,
-            note_shift,
-            save_model,
-        )
+        from ibp.cli import fitting
 
-        check_different(data, output, report)
-        check_outputs({output: ()} | ({report: (".html", ".htm")} if report else {}), force=force)
-        check_settings(changes)
+        check_files((data,), ((output, ()), (report, PAGE_ENDINGS)), force=force)
+        fitting.check_settings(changes)
         if report is not None:
             import jinja2  # noqa: F401  # to miss it now, not after the fit
         table = read_data(reporter, data, header=header, index=index, drop=drop, key=key)
         shape = check_image_shape(table, image_shape)
         reporter.stage("Loading the method")
-        estimator = make_estimator(
+        estimator = fitting.make_estimator(
             method,
             components,
             n_init=restarts,
@@ -140,26 +136,17 @@ def fit(
             n_jobs=jobs,
             **changes,
         )
-        note_shift(reporter, method, estimator, table)
-        hidden = None if held_out is None else hide(table, held_out, seed)
-        model, seconds = fit_table(
+        fitting.note_shift(reporter, method, estimator, table)
+        hidden = None if held_out is None else fitting.hide(table, held_out, seed)
+        model, seconds = fitting.fit_table(
             reporter, estimator, table, method=method, held_out=hidden, image_shape=shape
         )
-        save_model(reporter, model, output, assignments=not without_assignments, force=force)
+        assignments = not without_assignments
+        fitting.save_model(reporter, model, output, assignments=assignments, force=force)
         interrupted = model.ending_ == "interrupted"
         if report is not None and not interrupted:
-            from ibp.report import write_report
-
             reporter.stage("Writing the report page")
-            write_report(
-                model,
-                table.values,
-                report,
-                row_names=table.row_names,
-                column_names=table.column_names,
-                image_shape=shape,
-                force=force,
-            )
+            write_report_page(model, table, report, image_shape=shape, force=force)
         from ibp.cli.summary import summarize_fit
 
         seen = table.values if hidden is None else hidden.training

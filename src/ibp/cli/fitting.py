@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import warnings
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from ibp.registry import METHODS
 if TYPE_CHECKING:
     from ibp.evaluate import HeldOut
     from ibp.files.table import Table
+    from ibp.loop import Progress
 
 # Settings that have an option of their own.
 OPTION_OF = {
@@ -108,45 +110,33 @@ def held_out_score(held_out: HeldOut, model: Any) -> float:
     return held_out.score(explanation, explanation.noise_std)
 
 
-class SweepCallback:
-    """Tells a reporter of each sweep, and scores held-out entries now and then."""
+def _sweep_callback(
+    reporter: Reporter, held_out: HeldOut | None, estimator: Any
+) -> Callable[[Progress], None]:
+    """Tell of each sweep, and score held-out entries where that has taken little time so far."""
+    scoring = 0.0
 
-    def __init__(
-        self,
-        reporter: Reporter,
-        held_out: HeldOut | None,
-        restarts: int,
-        time_limit: float | None,
-    ) -> None:
-        self._reporter = reporter
-        self._held_out = held_out
-        self._restarts = restarts
-        self._time_limit = time_limit
-        self._scoring = 0.0
-
-    def __call__(self, progress: Any) -> None:
-        """After a sweep."""
-        self._reporter.sweep(
+    def tell(progress: Progress) -> None:
+        nonlocal scoring
+        score = None
+        if held_out is not None and scoring <= SCORING_SHARE * progress.seconds:
+            started = time.perf_counter()
+            score = held_out_score(held_out, progress.fitted_model())
+            scoring += time.perf_counter() - started
+        reporter.sweep(
             Sweep(
                 restart=progress.restart,
-                restarts=self._restarts,
+                restarts=estimator.n_init,
                 sweep=progress.iteration,
                 features=progress.n_components,
                 evidence=float(progress.evidence),
-                held_out=self._score(progress),
+                held_out=score,
                 seconds=progress.seconds,
-                time_limit=self._time_limit,
+                time_limit=estimator.time_limit,
             )
         )
 
-    def _score(self, progress: Any) -> float | None:
-        """The score, if there has been little of that compared to the time so far."""
-        if self._held_out is None or self._scoring > SCORING_SHARE * progress.seconds:
-            return None
-        started = time.perf_counter()
-        score = held_out_score(self._held_out, progress.fitted_model())
-        self._scoring += time.perf_counter() - started
-        return score
+    return tell
 
 
 def fit_table(
@@ -164,8 +154,7 @@ def fit_table(
 
     n_rows, n_columns = table.shape
     reporter.stage(f"Fitting {table.source}: {n_rows:,} x {n_columns:,}, {method}")
-    callback = SweepCallback(reporter, held_out, estimator.n_init, estimator.time_limit)
-    estimator.set_params(callbacks=callback)
+    estimator.set_params(callbacks=_sweep_callback(reporter, held_out, estimator))
     gc.enable()  # which loading went without
     started = time.perf_counter()
     with places_named(table), compilation_reported(reporter.compiling):
@@ -203,9 +192,8 @@ def save_model(
     try:
         model.save(path, assignments=assignments, overwrite=force)
     except FileExistsError:
-        raise InputError(
-            "has come into being meanwhile, and was left as it is", file=path
-        ) from None
+        problem = "has come into being meanwhile, and was left as it is"
+        raise InputError(problem, file=path) from None
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror or error}", file=path) from error
     reporter.wrote(path)

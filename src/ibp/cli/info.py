@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,18 +12,13 @@ import typer
 from ibp.cli import options
 from ibp.cli.data import load_model, read_data
 from ibp.cli.problems import session
+from ibp.cli.progress import Console
 from ibp.cli.words import listed, number, printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ibp.files.table import Table
 
-EXAMPLES = (
-    "ibp info model.ibp",
-    "ibp info data.csv",
-    "ibp info model.ibp --json",
-)
+EXAMPLES = ("ibp info model.ibp", "ibp info data.csv", "ibp info model.ibp --json")
 SHOWN_NAMES = 8
 
 
@@ -41,11 +37,7 @@ def info(
         else:
             table = read_data(reporter, file, header=header, index=index, drop=drop, key=key)
             values = _about_table(table)
-
-        def show(console: Console) -> None:
-            _show(console, file, values)
-
-        reporter.result({"file": file} | values, show, file)
+        reporter.result({"file": file} | values, partial(_show, file, values), file)
 
 
 def is_model(path: Path) -> bool:
@@ -113,7 +105,7 @@ def _about_table(table: Table) -> dict[str, Any]:
     }
 
 
-def _show(console: Console, file: Path, values: dict[str, Any]) -> None:
+def _show(file: Path, values: dict[str, Any], console: Console) -> None:
     from rich.text import Text
 
     from ibp.cli.summary import print_facts

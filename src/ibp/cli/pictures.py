@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 from rich.color import Color
+from rich.console import Console
 from rich.style import Style
 from rich.text import Text
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 SHADES = " ░▒▓█"
 PLAIN_SHADES = " .:*#"
@@ -24,8 +23,6 @@ def print_pictures(
     console: Console, images: Sequence[Any], captions: Sequence[str], indent: int = 2
 ) -> None:
     """Print images of one shape side by side, as many as fit, each above its caption."""
-    import numpy as np
-
     if not len(images):
         return
     smaller = np.stack([shrink(image, LARGEST_SIDE) for image in images])
@@ -49,8 +46,6 @@ def print_pictures(
 
 def shrink(image: Any, largest_side: int) -> Any:
     """An image averaged over equal pieces, so that no side is longer than this."""
-    import numpy as np
-
     height, width = image.shape
     factor = -(-max(height, width) // largest_side)
     if factor == 1:

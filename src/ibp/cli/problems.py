@@ -71,8 +71,10 @@ def session(*, quiet: bool, json: bool) -> Iterator[Reporter]:
             leave_unread()
             raise typer.Exit(UNREAD) from None
         except Exception as error:
-            if _about_input(error):
-                _tell_problem(reporter, error)
+            if problem := _explained(error):
+                done = _done(reporter)
+                reporter.error(problem + (f" Until then {done}." if done else ""))
+                raise typer.Exit(BAD_INPUT) from None
             if interrupted():  # other people's code broke on it, and raised something else
                 _tell_interrupted(reporter)
             raise
@@ -81,12 +83,6 @@ def session(*, quiet: bool, json: bool) -> Iterator[Reporter]:
 def _tell_interrupted(reporter: Reporter) -> NoReturn:
     reporter.error(f"Interrupted; {_done(reporter) or 'nothing was written'}.")
     raise typer.Exit(INTERRUPTED) from None
-
-
-def _tell_problem(reporter: Reporter, error: Exception) -> NoReturn:
-    done = _done(reporter)
-    reporter.error(_explained(error) + (f" Until then {done}." if done else ""))
-    raise typer.Exit(BAD_INPUT) from None
 
 
 def _done(reporter: Reporter) -> str:
@@ -100,18 +96,8 @@ def leave_unread() -> None:
     sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
 
 
-def _about_input(error: Exception) -> bool:
-    """Whether the user can mend it."""
-    if isinstance(error, ModuleNotFoundError):
-        return _missing_module(error) in EXTRAS
-    return isinstance(error, InputError | MemoryError | OSError)
-
-
-def _missing_module(error: ModuleNotFoundError) -> str:
-    return (error.name or "").partition(".")[0]
-
-
-def _explained(error: Exception) -> str:
+def _explained(error: Exception) -> str | None:
+    """What to tell the user, if it is theirs to mend."""
     if isinstance(error, MemoryError):
         detail = f" ({error})" if str(error) else ""
         return sentence(
@@ -119,7 +105,9 @@ def _explained(error: Exception) -> str:
             "or a sparse file need less"
         )
     if isinstance(error, ModuleNotFoundError):
-        name = _missing_module(error)
+        name = (error.name or "").partition(".")[0]
+        if name not in EXTRAS:
+            return None
         return f'This needs {name}, which is not installed: pip install "ibp[{EXTRAS[name]}]".'
     if isinstance(error, FileNotFoundError) and error.filename is not None:
         return f"There is no file {error.filename}."
@@ -127,7 +115,9 @@ def _explained(error: Exception) -> str:
         return f"{error.filename} is a folder, not a file."
     if isinstance(error, OSError) and error.filename is not None:
         return sentence(f"{error.filename}: {error.strerror}")
-    return sentence(str(error) or type(error).__name__)
+    if isinstance(error, InputError | OSError):
+        return sentence(str(error) or type(error).__name__)
+    return None
 
 
 @contextmanager

@@ -15,11 +15,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from ibp.cli.words import duration, number, plural, printable
+from ibp.cli.words import duration, number, printable
+from ibp.errors import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
+else:
+    Console = Any  # rich is loaded by what prints with it
 
+# Prints the summary of a command.
+Show = Callable[[Console], None]
 SECONDS_BETWEEN_LINES = 1.0
 
 
@@ -84,9 +89,7 @@ class Reporter:
         """Tell why it does not go on."""
         _complain(f"error: {text}")
 
-    def result(
-        self, values: Mapping[str, Any], show: Callable[[Console], None], path: object
-    ) -> None:
+    def result(self, values: Mapping[str, Any], show: Show, path: object) -> None:
         """Give the result: to machines its values, to people a summary, else where it is."""
         print(path, flush=True)
 
@@ -141,9 +144,7 @@ class LineReporter(Reporter):
         """A line."""
         _complain(f"note: {text}")
 
-    def result(
-        self, values: Mapping[str, Any], show: Callable[[Console], None], path: object
-    ) -> None:
+    def result(self, values: Mapping[str, Any], show: Show, path: object) -> None:
         """The summary."""
         self._print_skipped()
         print_summary(show)
@@ -179,14 +180,12 @@ class JsonReporter(Reporter):
         _emit("error", {"message": text})
         super().error(text)
 
-    def result(
-        self, values: Mapping[str, Any], show: Callable[[Console], None], path: object
-    ) -> None:
+    def result(self, values: Mapping[str, Any], show: Show, path: object) -> None:
         """The last event."""
         _emit("result", values)
 
 
-def print_summary(show: Callable[[Console], None]) -> None:
+def print_summary(show: Show) -> None:
     """Let a command print its summary to stdout."""
     from rich.console import Console
 
@@ -202,7 +201,7 @@ def print_summary(show: Callable[[Console], None]) -> None:
 
 
 def _in_a_line(sweep: Sweep | ComparisonSweep) -> str:
-    parts = [f"sweep {sweep.sweep}", plural(sweep.features, "feature")]
+    parts = [f"sweep {sweep.sweep}", counted(sweep.features, "feature")]
     if isinstance(sweep, ComparisonSweep):
         parts = [f"fit {sweep.fit} of {sweep.fits}", sweep.method, *parts]
         passed = sweep.elapsed

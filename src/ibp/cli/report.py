@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from ibp.cli import options
 from ibp.cli.data import (
-    check_different,
+    PAGE_ENDINGS,
+    check_files,
     check_image_shape,
-    check_outputs,
     load_model,
     match_columns,
     places_named,
     read_data,
+    write_report_page,
 )
 from ibp.cli.problems import session
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from ibp.cli.progress import Console
 
 EXAMPLES = (
     "ibp report model.ibp data.csv",
@@ -50,26 +49,14 @@ def report(
     """
     output = options.beside(model, ".html") if output is None else output
     with session(quiet=quiet, json=json) as reporter:
-        check_different(model, data, output)
-        check_outputs({output: (".html", ".htm")}, force=force)
+        check_files((model, data), ((output, PAGE_ENDINGS),), force=force)
         table = read_data(reporter, data, header=header, index=index, drop=drop, key=key)
         fitted = load_model(reporter, model)
         table = match_columns(reporter, table, fitted, model)
         shape = check_image_shape(table, image_shape, fitted)
         reporter.stage("Writing the page")
-        from ibp.report import write_report
-
         with places_named(table):
-            write_report(
-                fitted,
-                table.values,
-                output,
-                row_names=table.row_names,
-                column_names=table.column_names,
-                image_shape=shape,
-                title=title,
-                force=force,
-            )
+            write_report_page(fitted, table, output, image_shape=shape, title=title, force=force)
 
         def show(console: Console) -> None:
             from ibp.cli.summary import print_path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
@@ -14,8 +14,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from ibp.cli.progress import ComparisonSweep, Reporter, Sweep, print_summary
-from ibp.cli.words import duration, number, plural, printable
+from ibp.cli.progress import ComparisonSweep, Reporter, Show, Sweep, print_summary
+from ibp.cli.words import duration, number, printable
+from ibp.errors import counted
 
 BARS = "▁▂▃▄▅▆▇█"
 PICTURES_PER_SECOND = 8
@@ -55,7 +56,8 @@ class TerminalReporter(Reporter):
 
     def stage(self, text: str) -> None:
         """Shown beside the spinner."""
-        self._forget()
+        self._sweep, self._compiling, self._held_out = None, None, None
+        self._evidence, self._compared, self._best = [], {}, {}
         self._stage = printable(text)
 
     def compiling(self, kernel: str) -> None:
@@ -70,7 +72,11 @@ class TerminalReporter(Reporter):
             return
         before = self._sweep
         if before is not None and before.restart != sweep.restart:
-            self._leave_line(before)
+            self._console.print(  # what it came to
+                f"Restart {before.restart} of {before.restarts}: "
+                f"{counted(before.features, 'feature')}, evidence {number(before.evidence)} after "
+                f"{counted(before.sweep, 'sweep')}."
+            )
             self._evidence, self._held_out = [], None
         self._sweep = sweep
         self._evidence.append(sweep.evidence)
@@ -94,23 +100,10 @@ class TerminalReporter(Reporter):
         line = Text.assemble(("error: ", "bold red"), printable(text))
         self._console.print(line, soft_wrap=True)
 
-    def result(
-        self, values: Mapping[str, Any], show: Callable[[Console], None], path: object
-    ) -> None:
+    def result(self, values: Mapping[str, Any], show: Show, path: object) -> None:
         """The summary, once nothing moves any more."""
         self._live.stop()
         print_summary(show)
-
-    def _forget(self) -> None:
-        self._sweep, self._compiling, self._held_out = None, None, None
-        self._evidence, self._compared, self._best = [], {}, {}
-
-    def _leave_line(self, sweep: Sweep) -> None:
-        """What a restart came to."""
-        self._console.print(
-            f"Restart {sweep.restart} of {sweep.restarts}: {plural(sweep.features, 'feature')}, "
-            f"evidence {number(sweep.evidence)} after {plural(sweep.sweep, 'sweep')}."
-        )
 
     def _picture(self) -> RenderableType:
         self._spinner.update(text=Text(self._stage))
@@ -180,8 +173,8 @@ class TerminalReporter(Reporter):
                 style="bold green" if label == leader else "",
             )
         elapsed = running.elapsed + self._since()
-        counted = Text(f"  fit {running.fit} of {running.fits}", style="dim")
-        return [table, counted, _time_left(elapsed, running.time_limit)]
+        which = Text(f"  fit {running.fit} of {running.fits}", style="dim")
+        return [table, which, _time_left(elapsed, running.time_limit)]
 
 
 def sparkline(values: list[float]) -> str:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ibp.cli import options
-from ibp.cli.data import check_different, check_outputs
+from ibp.cli.data import check_files
 from ibp.cli.problems import session
+from ibp.cli.progress import Console
 from ibp.errors import InputError
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 EXAMPLES = (
     "ibp simulate -o blocks.npy",
@@ -36,8 +34,7 @@ def simulate(
         Path, options.output("Where the data go: .csv, .tsv, .parquet, .npz or .npy.")
     ],
     kind: Annotated[
-        Kind,
-        typer.Option("--kind", help="Four overlapping 6x6 images, or random sets of columns."),
+        Kind, typer.Option("--kind", help="Four overlapping 6x6 images, or random sets of columns.")
     ] = Kind.BLOCKS,
     rows: Annotated[int, options.count("--rows", help="How many rows.")] = 500,
     columns: Annotated[
@@ -67,10 +64,12 @@ def simulate(
 ) -> None:
     """Make data from known features, to try things on."""
     with session(quiet=quiet, json=json) as reporter:
+        import numpy as np
+
+        from ibp.atomic_files import atomic
         from ibp.files.write import TABLE_ENDINGS
 
-        check_different(output, truth)
-        check_outputs({output: TABLE_ENDINGS} | ({truth: (".npz",)} if truth else {}), force=force)
+        check_files((), ((output, TABLE_ENDINGS), (truth, (".npz",))), force=force)
         if not 0 <= missing < 1:
             raise InputError("--missing must be at least 0 and less than 1, such as 0.1.")
         reporter.stage("Drawing the data")
@@ -78,7 +77,8 @@ def simulate(
         _write(output, draw, shape, missing, seed, force)
         reporter.wrote(output)
         if truth is not None:
-            _write_truth(truth, draw, force)
+            with atomic(truth, force=force) as file:
+                np.savez(file, assignments=draw.assignments, factors=draw.factors)
             reporter.wrote(truth)
         n_columns, n_features = draw.factors.shape[1], draw.factors.shape[0]
 
@@ -120,12 +120,7 @@ def _draw(
 
 
 def _write(
-    path: Path,
-    draw: Any,
-    shape: tuple[int, int] | None,
-    missing: float,
-    seed: int,
-    force: bool,
+    path: Path, draw: Any, shape: tuple[int, int] | None, missing: float, seed: int, force: bool
 ) -> None:
     import numpy as np
 
@@ -138,12 +133,3 @@ def _write(
         data = np.where(gaps, np.nan, data)
     names = [f"column {j}" for j in range(1, data.shape[1] + 1)]
     write_table(path, Table(data, None, names, shape, path.name), force=force)
-
-
-def _write_truth(path: Path, draw: Any, force: bool) -> None:
-    import numpy as np
-
-    from ibp.atomic_files import atomic
-
-    with atomic(path, force=force) as file:
-        np.savez(file, assignments=draw.assignments, factors=draw.factors)

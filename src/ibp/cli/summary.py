@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ibp.cli.words import duration, listed, number, plural, printable
+import numpy as np
+from rich.console import Console
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from ibp.files.table import Table
+from ibp.cli.pictures import print_pictures
+from ibp.cli.words import duration, listed, number, printable
+from ibp.errors import counted
+from ibp.files.table import Table
 
 SHOWN_FEATURES = 5
 SHOWN_COLUMNS = 4
@@ -41,17 +44,9 @@ class FitSummary:
     @property
     def most_used(self) -> list[int]:
         """Features, the most used first; the largest first where use is not counted."""
-        import numpy as np
-
-        return [int(k) for k in np.argsort(-self.use, kind="stable")]
-
-    @property
-    def use(self) -> Any:
-        """How many rows have each feature, or how large it is."""
-        import numpy as np
-
         counts = getattr(self.model, "feature_counts_", None)
-        return np.abs(self.model.components_).sum(axis=1) if counts is None else counts
+        use = np.abs(self.model.components_).sum(axis=1) if counts is None else counts
+        return [int(k) for k in np.argsort(-use, kind="stable")]
 
     def share(self, feature: int) -> float | None:
         """In which share of the rows a feature is on."""
@@ -60,8 +55,6 @@ class FitSummary:
 
     def columns_of(self, feature: int) -> list[str]:
         """The columns that a feature has most to do with."""
-        import numpy as np
-
         names = self.table.column_names or [str(j) for j in range(self.table.shape[1])]
         component = np.abs(self.model.components_[feature])
         order = np.argsort(-component, kind="stable")[:SHOWN_COLUMNS]
@@ -81,8 +74,6 @@ class FitSummary:
     @property
     def similarity(self) -> float | None:
         """How similar features are to their matches in other restarts, on average."""
-        import numpy as np
-
         others = np.delete(self.model.restart_similarity_, self.model.restart_kept_, axis=0)
         return float(others.mean()) if others.size else None
 
@@ -121,14 +112,12 @@ class FitSummary:
 
     def show_facts(self, console: Console) -> None:
         """How many features there are, and what is to be said of the fit."""
-        from rich.text import Text
-
         model = self.model
         n_rows, n_columns = self.table.shape
         console.print(
             Text.assemble(
-                (plural(model.n_components_, "feature"), "bold green"),
-                f" in {plural(n_rows, 'row')} and {plural(n_columns, 'column')}",
+                (counted(model.n_components_, "feature"), "bold green"),
+                f" in {counted(n_rows, 'row')} and {counted(n_columns, 'column')}",
             )
         )
         console.print()
@@ -144,7 +133,7 @@ class FitSummary:
         model = self.model
         facts = {
             "evidence": number(model.evidence_),
-            "fit": f"{plural(model.n_iter_, 'sweep')} in {duration(self.seconds)}, "
+            "fit": f"{counted(model.n_iter_, 'sweep')} in {duration(self.seconds)}, "
             f"{ENDINGS[model.ending_]}",
             "variance explained": f"{self.variance_explained:.0%}",
         }
@@ -153,7 +142,7 @@ class FitSummary:
         if self.held_out is not None:
             facts["held-out score"] = (
                 f"{self.held_out['score']:.4f} per entry, from "
-                f"{plural(self.held_out['n_entries'], 'hidden entry')}"
+                f"{counted(self.held_out['n_entries'], 'hidden entry')}"
             )
         if self.came_back is not None and self.similarity is not None:
             others = model.restart_evidence_.size - 1
@@ -167,8 +156,6 @@ class FitSummary:
         print_facts(console, facts)
 
     def _show_features(self, console: Console) -> None:
-        from rich.text import Text
-
         shown = self.most_used[:SHOWN_FEATURES]
         if self.image_shape is not None:
             console.print("Most used features", style="bold")
@@ -183,8 +170,6 @@ class FitSummary:
 
     def show_pictures(self, console: Console, features: list[int]) -> None:
         """Features as pictures, each with its number and how often it is on."""
-        from ibp.cli.pictures import print_pictures
-
         assert self.image_shape is not None
         images = [self.model.components_[k].reshape(self.image_shape) for k in features]
         captions = []
@@ -203,8 +188,6 @@ def summarize_fit(
     seconds: float,
 ) -> FitSummary:
     """Measure a fit on what it has seen."""
-    import numpy as np
-
     from ibp.data.summary import summarize
     from ibp.evaluate import row_log_likelihood
 
@@ -224,8 +207,6 @@ def summarize_fit(
 
 def print_facts(console: Console, facts: dict[str, str]) -> None:
     """Names and what there is to say of them, side by side."""
-    from rich.text import Text
-
     margin = max(map(len, facts)) + 5
     width = console.width if console.is_terminal else sys.maxsize
     for name, fact in facts.items():
@@ -247,8 +228,6 @@ def print_path(console: Console, what: str, path: Path) -> None:
 
 def show_next_steps(console: Console, steps: dict[str, str]) -> None:
     """Commands to go on with, and why."""
-    from rich.text import Text
-
     console.print("Next", style="bold")
     for command, why in steps.items():
         console.print(Text(f"  {why}", style="dim"))
@@ -257,7 +236,5 @@ def show_next_steps(console: Console, steps: dict[str, str]) -> None:
 
 def quoted(path: Path | str) -> str:
     """A path, or another argument, as it is typed in a shell."""
-    import shlex
-
     text = printable(str(path))
     return text if sys.platform == "win32" else shlex.quote(text)

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from ibp.cli import options
 from ibp.cli.data import (
-    check_different,
-    check_outputs,
+    check_files,
     load_model,
     match_columns,
     places_named,
     read_data,
 )
 from ibp.cli.problems import session
-from ibp.cli.words import plural, printable
-from ibp.errors import InputError
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from ibp.cli.progress import Console
+from ibp.cli.words import printable
+from ibp.errors import InputError, counted
 
 EXAMPLES = (
     "ibp transform model.ibp new.csv -o features.csv",
@@ -60,13 +57,8 @@ def transform(
     with session(quiet=quiet, json=json) as reporter:
         from ibp.files.write import CODE_ENDINGS, TABLE_ENDINGS, write_codes, write_table
 
-        check_different(model, data, output, confidence, impute)
-        targets: dict[Path, Any] = {output: CODE_ENDINGS}
-        if confidence is not None:
-            targets[confidence] = CODE_ENDINGS
-        if impute is not None:
-            targets[impute] = TABLE_ENDINGS
-        check_outputs(targets, force=force)
+        targets = ((output, CODE_ENDINGS), (confidence, CODE_ENDINGS), (impute, TABLE_ENDINGS))
+        check_files((model, data), targets, force=force)
         table = read_data(reporter, data, header=header, index=index, drop=drop, key=key)
         fitted = load_model(reporter, model)
         if jobs is not None:
@@ -79,7 +71,7 @@ def transform(
             )
         table = match_columns(reporter, table, fitted, model)
         names = {"row_names": table.row_names, "feature_names": None}
-        reporter.stage(f"Placing {plural(table.shape[0], 'row')}")
+        reporter.stage(f"Placing {counted(table.shape[0], 'row')}")
         with places_named(table):
             codes = fitted.transform(table.values)
         write_codes(output, codes, **names, force=force)
@@ -98,7 +90,7 @@ def transform(
 
         def show(console: Console) -> None:
             console.print(
-                f"{plural(codes.shape[0], 'row')}, {plural(codes.shape[1], 'feature')}"
+                f"{counted(codes.shape[0], 'row')}, {counted(codes.shape[1], 'feature')}"
                 + ("" if per_row is None else f", {per_row:.1f} per row on average")
             )
             console.print()

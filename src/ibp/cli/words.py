@@ -29,17 +29,12 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} m"
 
 
-def plural(count: int, noun: str) -> str:
-    """1 feature, 2 features, 3 entries."""
-    if count == 1:
-        return f"{count:,} {noun}"
-    return f"{count:,} {noun[:-1]}ies" if noun.endswith("try") else f"{count:,} {noun}s"
-
-
 def printable(text: str) -> str:
     """Text from a file, without what would steer a terminal."""
+    steering = ("Cc", "Cf", "Cs", "Zl", "Zp")
     return "".join(
-        f"\\x{ord(character):02x}" if _steers(character) else character for character in text
+        f"\\x{ord(character):02x}" if unicodedata.category(character) in steering else character
+        for character in text
     )
 
 
@@ -48,16 +43,7 @@ def in_quotes(name: str) -> str:
     return f'"{printable(name)}"'
 
 
-def _steers(character: str) -> bool:
-    return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
-
-
 def listed(names: Sequence[str], longest: int = 24) -> str:
     """Names in a row, long ones cut."""
-    return ", ".join(shortened(name, longest) for name in names)
-
-
-def shortened(name: str, longest: int) -> str:
-    """A name of at most so many characters."""
-    name = printable(name)
-    return name if len(name) <= longest else name[: longest - 1] + "…"
+    texts = map(printable, names)
+    return ", ".join(t if len(t) <= longest else t[: longest - 1] + "…" for t in texts)

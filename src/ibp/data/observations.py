@@ -178,7 +178,8 @@ class Observations:
     @cached_property
     def group_gaps(self) -> Any:
         """1 where a row misses a column group; CSC of shape (N, G), a group's rows together."""
-        return sparse.csc_array(self.missing_groups(slice(0, self.n_samples)))
+        pieces = ranges(self.n_samples, self.piece_rows)
+        return sparse.vstack([self.missing_groups(rows) for rows in pieces], format="csc")
 
     def rows(self, rows: Any) -> Any:
         """Some rows as something to multiply by, missing entries being zero.

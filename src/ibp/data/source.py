@@ -18,7 +18,7 @@ Rows = slice | npt.NDArray[np.integer]
 
 
 class RowSource(Protocol):
-    """The rows of a matrix of N x D numbers."""
+    """The rows of a matrix of N x D numbers; what has these three may be given as X."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -27,7 +27,7 @@ class RowSource(Protocol):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the numbers in a block: float32 or float64."""
+        """The type of the numbers in a block: float32 or float64 inside the library."""
         ...
 
     def rows(self, rows: Rows) -> Block:
@@ -47,7 +47,9 @@ class DenseRows:
 
     def rows(self, rows: Rows) -> Block:
         """Some rows."""
-        return self._values[rows]
+        block = self._values[rows]
+        block.flags.writeable = False
+        return block
 
 
 class MappedRows:
@@ -56,18 +58,15 @@ class MappedRows:
     def __init__(self, values: npt.NDArray[Any]) -> None:
         self._values = values
         self.shape: tuple[int, int] = (values.shape[0], values.shape[1])
-        floating = values.dtype in (np.float32, np.float64)
-        self.dtype = np.dtype(values.dtype if floating else np.float64)
+        self.dtype = _floating(values.dtype)
 
     def rows(self, rows: Rows) -> Block:
-        """Some rows, in memory order of rows."""
-        block = np.ascontiguousarray(self._values[rows], dtype=self.dtype).view(np.ndarray)
-        block.flags.writeable = False
-        return block
+        """Some rows."""
+        return _block(self._values[rows], self.dtype)
 
 
 class SparseRows:
-    """Rows of a CSR matrix in memory; consecutive ones share its memory."""
+    """Rows of a CSR matrix in memory."""
 
     def __init__(self, values: sparse.csr_array) -> None:
         self._values = values
@@ -87,25 +86,57 @@ class SparseRows:
 
 
 class ConvertedRows:
-    """Rows of another source in another type, converted block by block."""
+    """Rows of another source, brought into one type and memory order block by block."""
 
     def __init__(self, source: RowSource, dtype: npt.DTypeLike) -> None:
         self._source = source
-        self.shape = source.shape
+        self.shape: tuple[int, int] = (source.shape[0], source.shape[1])
         self.dtype = np.dtype(dtype)
 
     def rows(self, rows: Rows) -> Block:
         """Some rows."""
-        return self._source.rows(rows).astype(self.dtype)
+        return _block(self._source.rows(rows), self.dtype)
 
 
 def as_source(matrix: Any) -> RowSource:
-    """The source of a matrix that has been validated, or the source that is given."""
+    """The source of a matrix of numbers, or the source that is given, its blocks in order."""
     if isinstance(matrix, np.memmap):
         return MappedRows(matrix)
     if isinstance(matrix, np.ndarray):
         return DenseRows(matrix)
-    return SparseRows(matrix) if sparse.issparse(matrix) else matrix
+    if sparse.issparse(matrix):
+        return SparseRows(canonical(matrix))
+    if isinstance(matrix, DenseRows | MappedRows | SparseRows | ConvertedRows):
+        return matrix
+    return ConvertedRows(matrix, _floating(matrix.dtype))
+
+
+def is_source(X: Any) -> bool:
+    """Whether something has what a source has; SciPy's lists of lists have other ``rows``."""
+    return hasattr(X, "shape") and hasattr(X, "dtype") and callable(getattr(X, "rows", None))
+
+
+def canonical(matrix: Any) -> sparse.csr_array:
+    """A sparse matrix as CSR, its columns sorted and stored once; the user's own stays as it is."""
+    matrix = sparse.csr_array(matrix)
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    return matrix
+
+
+def _floating(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """The type that numbers are converted to: single precision stays."""
+    return np.dtype(dtype if dtype in (np.float32, np.float64) else np.float64)
+
+
+def _block(values: Any, dtype: np.dtype[Any]) -> Block:
+    """Some rows in one type, row after row in memory; read-only, unless they are sparse."""
+    if sparse.issparse(values):
+        return canonical(values).astype(dtype, copy=False)
+    block = np.ascontiguousarray(values, dtype=dtype).view(np.ndarray).view()
+    block.flags.writeable = False
+    return block
 
 
 def is_sparse(source: RowSource) -> bool:

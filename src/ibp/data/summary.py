@@ -284,17 +284,19 @@ def _summarize_sparse(source: RowSource) -> Summary:
 
 def _stored_entries(source: RowSource) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
     """Values and columns of all stored entries, in pieces of one size whatever the rows hold."""
-    data: npt.NDArray[Any] = np.empty(0, dtype=source.dtype)
-    columns: npt.NDArray[Any] = np.empty(0, dtype=np.int32)
+    held: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []
+    n_held = 0
     for rows in ranges(source.shape[0], SPARSE_ROWS_AT_ONCE):
         block = source.rows(rows)
-        data, columns = np.append(data, block.data), np.append(columns, block.indices)
-        n_whole = data.size // STORED_AT_ONCE * STORED_AT_ONCE
-        for piece in ranges(n_whole, STORED_AT_ONCE):
-            yield data[piece], columns[piece]
-        data, columns = data[n_whole:], columns[n_whole:]
-    if data.size:
-        yield data, columns
+        held.append((block.data, block.indices))
+        n_held += block.data.size
+        is_last = rows.stop == source.shape[0]
+        if n_held >= STORED_AT_ONCE or is_last:
+            data, columns = (np.concatenate(parts) for parts in zip(*held, strict=True))
+            n_given = n_held if is_last else n_held // STORED_AT_ONCE * STORED_AT_ONCE
+            for piece in ranges(n_given, STORED_AT_ONCE):
+                yield data[piece], columns[piece]
+            held, n_held = [(data[n_given:], columns[n_given:])], n_held - n_given
 
 
 def _rows_of(indptr: npt.NDArray[np.integer], entries: IntArray) -> IntArray:

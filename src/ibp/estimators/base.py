@@ -17,6 +17,7 @@ from ibp.data.observations import missing_of
 from ibp.errors import InvalidValueError
 from ibp.estimators.fitting import IterativeEstimator
 from ibp.evaluate import Explanation, expected_entries, row_log_likelihood
+from ibp.parallel import ranges
 from ibp.persistence import SavedArray, save_model
 from ibp.registry import card_of
 from ibp.validation import check_matrix, check_range
@@ -63,11 +64,11 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
 
     def _observe(self, X: Any) -> Observations:
         """Validate new data."""
-        matrix = check_matrix(self, X, reset=False)
+        source = check_matrix(self, X, reset=False)
         with self._executor() as executor:
-            summary = summarize(matrix, executor)
-        check_range(summary, matrix, X, fitting=False)
-        return Observations.from_summary(matrix, summary, centre=self.intercept_)
+            summary = summarize(source, executor)
+        check_range(summary, source, X, fitting=False)
+        return Observations.from_summary(source, summary, centre=self.intercept_)
 
     @abstractmethod
     def _codes(self, observations: Observations) -> npt.NDArray[Any]:
@@ -75,15 +76,14 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
 
     def _explain(self, observations: Observations) -> Explanation:
         """What predictions and scores of new rows are made of."""
-        return Explanation(
-            self._codes(observations), self.components_, self.intercept_, self.noise_std_
-        )
+        return self._explained_by(self._codes(observations))
 
     def _explain_training(self) -> Explanation:
         """The same of the training rows, by the codes that the fit found for them."""
-        return Explanation(
-            self._training_codes(), self.components_, self.intercept_, self.noise_std_
-        )
+        return self._explained_by(self._training_codes())
+
+    def _explained_by(self, codes: npt.NDArray[Any]) -> Explanation:
+        return Explanation(codes, self.components_, self.intercept_, self.noise_std_)
 
     def transform(self, X: Any) -> npt.NDArray[Any]:
         """Find the features of new observations.
@@ -142,12 +142,15 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
         """
         check_is_fitted(self)
         observations = self._observe(X)
-        matrix = all_rows(observations.source)
+        source = observations.source
         explanation = self._explain(observations)
         if observations.sparse:
-            return _impute_sparse(matrix, explanation)
+            return _impute_sparse(all_rows(source), explanation)
         expected = reconstruct(explanation.codes, explanation.components) + explanation.intercept
-        filled = np.where(np.isnan(matrix), expected, matrix).astype(matrix.dtype, copy=False)
+        filled = expected.astype(source.dtype, copy=False)
+        for rows in ranges(observations.n_samples, observations.piece_rows):
+            block = source.rows(rows)
+            np.copyto(filled[rows], block, where=~np.isnan(block))
         if hasattr(X, "iloc"):  # pandas
             return type(X)(filled, index=X.index, columns=X.columns)
         if hasattr(X, "get_columns"):  # polars

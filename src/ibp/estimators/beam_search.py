@@ -146,6 +146,5 @@ restart_kept_, restart_similarity_, notes_
         self.components_ = restore(fit.factor_mean)
         self.components_std_ = restore(fit.factor_std(observations))
         self.intercept_ = restore(observations.centre + fit.intercept_mean)
-        self.n_components_ = state.n_components
         self._keep_hyperparameters(fit.hyperparameters)
         self.evidence_ = float(fit.score)

@@ -88,7 +88,7 @@ class BinaryFeatureModel(LatentFeatureModel):
         }
 
     def _keep_hyperparameters(self, hyperparameters: Hyperparameters) -> None:
-        """Posterior means as attributes."""
+        """Make attributes of the posterior means."""
         self.alpha_ = float(hyperparameters.alpha.mean)
         self.noise_std_ = hyperparameters.noise_std
         self.factor_std_ = hyperparameters.factor_std
@@ -117,7 +117,7 @@ class BinaryFeatureModel(LatentFeatureModel):
         """What each bit of new rows is worth."""
 
     def _draw_factors(self, rng: np.random.Generator) -> FloatArray:
-        """Factors from their posterior."""
+        """Draw factors from their posterior."""
         return np.asarray(rng.normal(self.components_, self.components_std_))
 
     def sample(

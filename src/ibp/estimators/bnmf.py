@@ -152,7 +152,6 @@ restart_kept_, restart_similarity_, notes_
         self.codes_ = np.ascontiguousarray(state.codes[:, used])
         self.components_ = context.observations.layout.restore(state.factors)[used]
         self.intercept_ = np.zeros(context.observations.n_features)
-        self.n_components_ = int(used.sum())
         self.noise_std_ = state.noise_std
         self.code_rate_, self.factor_rate_ = method.code_rate, method.factor_rate
         self.evidence_ = float(method.report(context, state).evidence)

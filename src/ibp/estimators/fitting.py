@@ -24,7 +24,7 @@ from ibp.blas import single_threaded_blas
 from ibp.data.observations import Observations
 from ibp.data.summary import summarize
 from ibp.errors import EndingWarning, InvalidTypeError, InvalidValueError
-from ibp.estimators.observing import CallbackSupportMixin, Restarts, TaskTree
+from ibp.estimators.observing import CallbackSupportMixin, RestartKeeper, TaskTree
 from ibp.loop import Observer, Run, run
 from ibp.parallel import Executor, Threads
 from ibp.random_state import spawn_generators
@@ -96,33 +96,11 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         """Turn the final state into attributes, with the columns in the user's order."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Get the parameters; a model given as ``init`` is data, not a part with its own.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Makes no difference.
-
-        Returns
-        -------
-        dict
-            Parameter names and values.
-        """
+        """Get the parameters, whatever ``deep`` says: a model given as ``init`` is data."""
         return super().get_params(deep=False)
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; those of a model given as ``init`` are not ours to set.
-
-        Parameters
-        ----------
-        **params
-            Parameter names and values.
-
-        Returns
-        -------
-        estimator
-            This one.
-        """
+        """Set parameters; those of a model given as ``init`` are not ours to set."""
         for name in params:
             if "__" in name:
                 raise InvalidValueError(
@@ -144,8 +122,10 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Data; NaN where missing. Entries that a sparse matrix does not store are zeros.
+        X : array-like, sparse matrix or row source of shape (n_samples, n_features)
+            Data; NaN where missing. Entries that a sparse matrix does not store are zeros. A row
+            source has ``shape``, ``dtype`` and ``rows(slice or numbers)``, which gives some rows;
+            it and an array that is mapped from a file are read a block of rows at a time.
         y : None
             Ignored.
         **unsupported
@@ -180,18 +160,13 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         return Threads(effective_n_jobs(self.n_jobs))
 
     def _observe_training_data(self, X: Any, executor: Executor) -> Observations:
-        matrix = check_matrix(self, X, reset=True)
-        summary = summarize(matrix, executor)
-        check_range(summary, matrix, X, fitting=True)
+        source = check_matrix(self, X, reset=True)
+        summary = summarize(source, executor)
+        check_range(summary, source, X, fitting=True)
         check_columns_observed(summary, X)
-        warn_about_data(
-            summary,
-            matrix,
-            X,
-            offset_free=self.nonnegative and not self.fit_intercept,
-        )
+        warn_about_data(summary, source, X, offset_free=self.nonnegative and not self.fit_intercept)
         centre = summary.means if self.fit_intercept else None
-        return Observations.from_summary(matrix, summary, centre=centre)
+        return Observations.from_summary(source, summary, centre=centre)
 
     def _run(self, X: Any, observations: Observations, executor: Executor) -> bool:
         """Put method and loop together and keep what they find.
@@ -209,7 +184,7 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         if getattr(method.start, "interrupted", False):
             time_limit = 0.0
         self.n_samples_fit_ = observations.n_samples
-        restarts = Restarts(partial(self._fitted_from, method))
+        restarts = RestartKeeper(partial(self._fitted_from, method))
         tasks = TaskTree(self, X) if hasattr(self, "_skl_callbacks") else None
         observers: list[Observer] = [restarts] if self.n_init > 1 else []
         with compilation_reported(_print_compilation) if self.verbose else compilation_noticed():
@@ -241,13 +216,14 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         self.ending_ = "interrupted" if result.interrupted else result.ending
         with single_threaded_blas():
             self._keep_state(method, result.context, result.state)
+        self.n_components_ = int(self.components_.shape[0])
         self.restart_kept_ = 0
         self.restart_evidence_ = np.array([result.evidence])
         self.restart_n_components_ = np.array([self.n_components_])
         self.restart_similarity_ = np.ones((1, self.n_components_))
         self.notes_: dict[str, Any] = {}
 
-    def _keep_restarts(self, restarts: Restarts) -> None:
+    def _keep_restarts(self, restarts: RestartKeeper) -> None:
         """Make attributes of what is known of the restarts."""
         self.restart_kept_ = restarts.kept
         self.restart_evidence_ = np.array(restarts.evidence)

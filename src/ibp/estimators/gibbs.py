@@ -92,7 +92,6 @@ class GibbsSampler(HardAssignmentModel):
         self.components_, self.components_std_ = best.components.copy(), best.components_std.copy()
         self.intercept_ = best.intercept.copy()
         self.feature_counts_ = np.count_nonzero(best.assignments, axis=0).astype(np.int64)
-        self.n_components_ = int(best.components.shape[0])
         self.alpha_, self.noise_std_ = best.alpha, best.noise_std
         self.factor_std_, self.evidence_ = best.factor_std, best.log_joint
 

@@ -155,7 +155,6 @@ restart_kept_, restart_similarity_, notes_
         self.codes_ = candidate.probabilities
         sticks = candidate.sticks
         self.stick_parameters_ = np.stack([sticks.first, sticks.second], axis=1)
-        self.n_components_ = candidate.n_components
         self.feature_counts_ = np.count_nonzero(self.assignments_, axis=0).astype(np.int64)
         self._keep_hyperparameters(candidate.hyperparameters)
         self.evidence_ = float(candidate.objective)

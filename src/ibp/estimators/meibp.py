@@ -299,14 +299,13 @@ default="exact"
         self.factor_scale_ = from_layout(state.factors.scale)
         self.assignments_ = state.assignments
         self.feature_counts_ = state.statistics.counts
-        self.n_components_ = state.n_components
         self._keep_hyperparameters(state.hyperparameters)
         evidence = method.evidence(context, state)
         self.evidence_ = float(evidence.total)
         self.evidence_parts_ = {name: float(value) for name, value in vars(evidence).items()}
 
     def _draw_factors(self, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-        """Factors from q(A)."""
+        """Draw factors from q(A)."""
         uniforms = rng.random(self.factor_location_.shape)
         return truncated_normal.sample(self.factor_location_, self.factor_scale_, uniforms)
 
@@ -340,7 +339,7 @@ default="exact"
         return self._start_from_dict(given, observations)
 
     def _start_from_dict(self, init: dict[str, Any], observations: Observations) -> Any:
-        from ibp.methods.meibp.given_start import GivenStart
+        from ibp.methods.meibp.start import GivenStart
 
         needed = {"Z", "mu", "sigma"}
         allowed = needed | ({"intercept"} if self.fit_intercept else set())

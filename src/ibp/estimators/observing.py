@@ -18,7 +18,7 @@ except ImportError:
         """Stands in for scikit-learn's own, and supports nothing."""
 
 
-class Restarts(Observer):
+class RestartKeeper(Observer):
     """Keeps the evidence and the components, scaled to length one, of each restart.
 
     They tell whether the features of one restart are those of another.

@@ -38,16 +38,16 @@ def start_of_method(label: str, estimator: Any, observations: Observations) -> C
         time_limit=estimator.time_limit,
         verbose=estimator.verbose,
     )
-    values = all_rows(observations.source)
+    values: Any = observations.source
     if first.nonnegative and not first.fit_intercept and not observations.sparse:
-        values = values - np.fmin.reduce(observations.summary.lowest)  # as the paper does
+        values = all_rows(values) - np.fmin.reduce(observations.summary.lowest)  # as the paper does
     interrupted = first._fit(values, {})
     codes = first._training_codes().astype(np.float64)
     return CodesAndFactors(codes, real=first.real_codes, interrupted=interrupted)
 
 
 def start_of_fitted(model: Any, estimator: Any, observations: Observations) -> CodesAndFactors:
-    """From another model, fitted to the same rows."""
+    """A start from another model, fitted to the same rows."""
     check_is_fitted(
         model,
         msg="The model given as init is not fitted yet. (In a parameter grid scikit-learn "
@@ -79,7 +79,7 @@ def start_of_fitted(model: Any, estimator: Any, observations: Observations) -> C
 def start_of_arrays(
     init: dict[str, Any], estimator: Any, observations: Observations
 ) -> CodesAndFactors:
-    """From the user's own codes 'Z', factors 'A' and 'intercept'; the last two may be left out."""
+    """A start from the user's codes 'Z' and, if they are given, factors 'A' and 'intercept'."""
     allowed = {"Z", "A"} | ({"intercept"} if estimator.fit_intercept else set())
     if not {"Z"} <= set(init) <= allowed:
         raise InvalidValueError(

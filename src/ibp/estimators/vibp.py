@@ -38,7 +38,6 @@ class MeanFieldVIBP(SoftAssignmentModel):
         self.intercept_ = state.offset(context.observations)
         self.codes_ = state.probabilities
         self.stick_parameters_ = np.stack([state.sticks.first, state.sticks.second], axis=1)
-        self.n_components_ = state.n_components
         self.feature_counts_ = np.count_nonzero(self.assignments_, axis=0).astype(np.int64)
         self._keep_hyperparameters(state.hyperparameters)
         evidence = state.evidence(context.observations)

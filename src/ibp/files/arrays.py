@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -25,17 +25,13 @@ def read(path: Path, options: Options) -> Table:
     if ending(path) == ".npz":
         return _read_archive(path, options)
     options.refuse("key")
-    return dense_table(_mapped(path))
-
-
-def _mapped(path: Path) -> Any:
-    """The array of a file, left on disk until it is used."""
     try:
-        return np.lib.format.open_memmap(path, mode="r")
+        mapped = np.lib.format.open_memmap(path, mode="r")  # left on disk until it is used
     except ValueError as error:
         if "Python objects" in str(error):
             raise _holds_objects() from error
         raise damaged(path) from error
+    return dense_table(mapped)
 
 
 def _read_archive(path: Path, options: Options) -> Table:
@@ -49,21 +45,17 @@ def _read_archive(path: Path, options: Options) -> Table:
             raise damaged(path)
         if {"format", "shape", "data"} <= set(archive.files):
             options.refuse("key")
-            return sparse_table(_sparse_matrix(path, file))
+            file.seek(0)
+            try:
+                matrix = sparse.load_npz(file)
+            except (ValueError, KeyError, IndexError, TypeError, NotImplementedError) as error:
+                raise damaged(path) from error
+            return sparse_table(matrix)
         if "header" in archive.files and _is_model(archive):
             raise DataFileError("is an ibp model file, not data", "give the data to use it on")
         key = _chosen(archive.files, options.key)
         row_names, column_names = (_names(archive, name) for name in NAMES)
         return dense_table(_array(archive, key), row_names, column_names)
-
-
-def _sparse_matrix(path: Path, file: BinaryIO) -> Any:
-    """The matrix whose parts SciPy put into an archive."""
-    file.seek(0)
-    try:
-        return sparse.load_npz(file)
-    except (ValueError, KeyError, IndexError, TypeError, NotImplementedError) as error:
-        raise damaged(path) from error
 
 
 def _is_model(archive: Any) -> bool:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ibp.errors import DataFileError
+from ibp.errors import DataFileError, counted
 from ibp.files.table import Table, pieces
-from ibp.files.wording import SMALLER, counted, in_bytes
+from ibp.files.wording import SMALLER, in_bytes
 
 
 def float_type(dtype: Any) -> Any:
@@ -75,9 +75,7 @@ def as_floats(values: Any) -> Any:
 
 
 def dense_table(
-    values: Any,
-    row_names: list[str] | None = None,
-    column_names: list[str] | None = None,
+    values: Any, row_names: list[str] | None = None, column_names: list[str] | None = None
 ) -> Table:
     """A table from an array of two dimensions, or of three: images."""
     if values.ndim not in (2, 3):
@@ -95,9 +93,7 @@ def dense_table(
 
 
 def sparse_table(
-    matrix: Any,
-    row_names: list[str] | None = None,
-    column_names: list[str] | None = None,
+    matrix: Any, row_names: list[str] | None = None, column_names: list[str] | None = None
 ) -> Table:
     """A table from a sparse matrix of any format."""
     try:
@@ -105,8 +101,7 @@ def sparse_table(
             matrix.check_format(full_check=True)
     except ValueError as error:
         raise DataFileError(
-            f"is damaged: its sparse matrix is not consistent ({error})",
-            "save it again",
+            f"is damaged: its sparse matrix is not consistent ({error})", "save it again"
         ) from error
     return Table(as_floats(sparse.csr_array(matrix)), row_names, column_names)
 
@@ -126,8 +121,7 @@ def check_table(table: Table) -> Table:
     if n_rows == 0 or n_columns == 0:
         lacking = "rows" if n_rows == 0 else "columns"
         raise DataFileError(
-            f"has no {lacking} (its shape is {n_rows} x {n_columns})",
-            "give a file that holds data",
+            f"has no {lacking} (its shape is {n_rows} x {n_columns})", "give a file that holds data"
         )
     for start, values in pieces(table.values):
         infinite = np.isinf(values)

@@ -20,12 +20,11 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from ibp.errors import DataFileError, quoted
+from ibp.errors import DataFileError, counted, quoted
 from ibp.files.checks import ARROW_ROOM, has_room, new_matrix, too_large
 from ibp.files.options import Options, find_index, kept_columns
 from ibp.files.parquet import arrow_floats
 from ibp.files.table import Table
-from ibp.files.wording import counted
 
 MISSING = ("", "NA", "NaN", "nan", "null", "NULL", "None", "N/A", "n/a", "#N/A", "<NA>", "-", "?")
 TRUE = ("TRUE", "True", "true")
@@ -97,7 +96,10 @@ def _detect(path: Path, options: Options) -> Layout:
     delimiter, decimal = _dialect(path, lines)
     aligned = delimiter == " " and _is_aligned(lines)
     reader = csv.reader(_unaligned(lines) if aligned else lines, delimiter=delimiter)
-    first = _next_row(reader)
+    try:
+        first = next(row for row in reader if row)
+    except csv.Error as error:
+        raise _unreadable(reader.line_num, error) from error
     header_lines = reader.line_num
     body = _sample(reader)
     names: list[str] | None = first
@@ -195,13 +197,6 @@ def _usual_width(rows: Sequence[Sequence[str]]) -> int:
     return Counter(map(len, rows)).most_common(1)[0][0] if rows else 0
 
 
-def _next_row(reader: Any) -> list[str]:
-    try:
-        return next(row for row in reader if row)
-    except csv.Error as error:
-        raise _unreadable(reader.line_num, error) from error
-
-
 def _is_header(first: Sequence[str], body: Sequence[Sequence[str]], decimal: str) -> bool:
     """Whether a file's first row holds names."""
     if any(not _is_number(cell, decimal) and cell.strip() not in MISSING for cell in first):
@@ -233,7 +228,8 @@ def _find_index(
 
 def _is_text(cells: Sequence[str], decimal: str) -> bool:
     """Whether most of a column's cells are words rather than values."""
-    words = sum(not _is_value(cell, decimal) for cell in cells)
+    values = MISSING + TRUE + FALSE
+    words = sum(cell.strip() not in values and not _is_number(cell, decimal) for cell in cells)
     return 2 * words > len(cells)
 
 
@@ -241,11 +237,6 @@ def _is_yes_no(cells: Sequence[str]) -> bool:
     """Whether a column says TRUE or FALSE, and no number but 0 and 1."""
     values = {cell.strip() for cell in cells}.difference(MISSING)
     return bool(values.difference("01")) and values <= {*TRUE, *FALSE, "0", "1"}
-
-
-def _is_value(cell: str, decimal: str) -> bool:
-    cell = cell.strip()
-    return cell in MISSING + TRUE + FALSE or _is_number(cell, decimal)
 
 
 def _is_number(cell: str, decimal: str) -> bool:

@@ -32,11 +32,6 @@ def listed(words: Iterable[str], last: str = "and", limit: int = 12) -> str:
     return f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
-def counted(number: int, thing: str) -> str:
-    """A number and its thing, in the plural where there are several."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
-
-
 def in_bytes(number: float) -> str:
     """A size of memory in the unit that suits it."""
     for unit in ("bytes", "kB", "MB", "GB"):

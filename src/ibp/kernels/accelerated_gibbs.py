@@ -97,7 +97,7 @@ def empty_columns(n_samples, n_features, capacity):
 
 @kernel
 def new_space(n_features, capacity):
-    """A work space."""
+    """A work space for so many columns of X, and features."""
     return WorkSpace(
         np.empty(n_features),
         np.empty(n_features),

@@ -199,7 +199,7 @@ def new_point(n_groups, n_components):
 
 @kernel
 def group_widths(group_start):
-    """Numbers of columns."""
+    """The number of columns of each group."""
     width = np.zeros(group_start.shape[0] - 1)
     for g in range(width.shape[0]):
         width[g] = group_start[g + 1] - group_start[g]

@@ -30,6 +30,17 @@ NOT_PREPARED = -1.0
 
 
 @inlined
+def own_margins(needed, complete, own, lost, own_needed):
+    """Fill in the margins that prove an optimum of a row's own form, from those of complete rows.
+
+    They hold because W - D loses no more than what W ``lost`` in any direction.
+    """
+    for k in range(needed.shape[0]):
+        change = own.quadratic[k, k] - complete.quadratic[k, k]
+        own_needed[k] = needed[k] + 0.5 * (change + lost)
+
+
+@inlined
 def improve_row(terms, needed, prepared, chosen, search, node_budget, uniforms, before, space):
     """Replace ``chosen`` by a set at least as good, if one is found.
 
@@ -79,9 +90,9 @@ def improve_row(terms, needed, prepared, chosen, search, node_budget, uniforms, 
 def improve_rows(products, log_odds, forms, searches, columns, gaps, search, uniforms, outcome):
     """Improve every row of ``outcome.chosen`` and say by how much, and whether it is proven.
 
-    ``products`` is X times the weighted E[A]' of the rows. A row whose form is its own has it made
-    from form 0 and its gaps; ``columns`` is None, and code for that not compiled, if no row of X
-    has any. Each time that the exact search of a row was in vain halves its next budget.
+    ``products`` is X times the components of `ibp.methods.row_forms`. A row whose form is its own
+    has it made from form 0 and its gaps; ``columns`` is None, and code for that not compiled, if no
+    row of X has any. Each time that the exact search of a row was in vain halves its next budget.
     ``uniforms`` is as in `ibp.submodular.batch`, for each row or the same for all.
     """
     n_rows, n = products.shape
@@ -100,10 +111,7 @@ def improve_rows(products, log_odds, forms, searches, columns, gaps, search, uni
         number = gaps.form_of_row[i]
         if columns is not None and number < 0:
             lost = own_form(missing_of_row(i, gaps), columns, None, complete, own)
-            # W - D loses no more than this in any direction, so that these margins hold.
-            for k in range(n):
-                change = own.quadratic[k, k] - complete.quadratic[k, k]
-                own_needed[k] = searches.needed[0, k] + 0.5 * (change + lost)
+            own_margins(searches.needed[0], complete, own, lost, own_needed)
             form, needed, prepared = own, own_needed, own_prepared
             prepared.shift[0] = NOT_PREPARED
         else:
@@ -111,7 +119,7 @@ def improve_rows(products, log_odds, forms, searches, columns, gaps, search, uni
             needed = searches.needed[number]
             prepared = preparation_of(number, searches.prepared)
         for k in range(n):
-            linear[k] = log_odds[k] + (products[i, k] - form.constant[k])
+            linear[k] = log_odds[k] + (forms.scale * products[i, k] - form.constant[k])
         terms = Terms(linear, form.quadratic, group, group_values)
         chosen = outcome.chosen[i]
         outcome.gain[i], outcome.proven[i], in_vain = improve_row(

@@ -151,18 +151,19 @@ def feature_evidence(k, factors, prior):
 
 
 @kernel
-def complete_form(weighted, columns, mean, form):
-    """The form of rows that miss nothing, `ibp.kernels.row_forms` says of what.
+def complete_form(weight, mean, variance, row, form):
+    """The form of rows that miss nothing and have no offset; `ibp.kernels.row_forms` says of what.
 
-    ``weighted`` and ``mean`` are K x D, the first with the noise precision in it.
+    ``weight`` is the noise precision of each column, ``row`` (D floats) work space.
     """
     n_components, n_features = mean.shape
     for k in range(n_components):
         total = 0.0
         for d in range(n_features):
-            total += columns.constant[d, k]
-        form.constant[k] = total
+            row[d] = weight[d] * mean[k, d]
+            total += weight[d] * variance[k, d]
+        form.constant[k] = 0.5 * total
         for j in range(k + 1):
-            entry = dot(weighted[k], mean[j])
+            entry = dot(row, mean[j])
             form.quadratic[k, j] = entry
             form.quadratic[j, k] = entry

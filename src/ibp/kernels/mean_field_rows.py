@@ -48,7 +48,7 @@ def update_rows(
 ):
     """Passes over every row of ``probabilities`` (n x K) until none moves more than the tolerance.
 
-    ``products`` is X times the weighted E[A]' of the rows; l = log_odds + products - constant.
+    ``products`` is X times the components of the rows; l = log_odds + scale products - constant.
     ``columns`` is None if no row of X misses anything; ``covariance`` is as in `own_form`. At least
     one pass is made. Returns the rows' entropies.
     """
@@ -66,7 +66,7 @@ def update_rows(
         else:
             form = Form(forms.quadratic[number], forms.constant[number])
         for k in range(n):
-            linear[k] = log_odds[k] + (products[i, k] - form.constant[k])
+            linear[k] = log_odds[k] + (forms.scale * products[i, k] - form.constant[k])
         for _ in range(max_passes):
             entropy[i], largest = pass_over_row(linear, form.quadratic, probabilities[i])
             if largest <= tolerance:

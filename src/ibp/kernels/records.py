@@ -31,11 +31,12 @@ class LayoutArrays(NamedTuple):
 
 
 class DataArrays(NamedTuple):
-    """X as given (N x D, NaN where missing), what to subtract, and the sums of what is left."""
+    """Rows of X (NaN where missing), what to subtract, sums of all that is left, its noise."""
 
     values: np.ndarray
     centre: np.ndarray
     column_sums: np.ndarray
+    noise_precision: float
 
 
 class Schedule(NamedTuple):

@@ -22,8 +22,16 @@ LEAST_LEFT = 1e-4
 
 
 class Form(NamedTuple):
-    """W (K x K) and the constant (K) of a row; several are stacked along a first axis."""
+    """W (K x K) and the constant (K) of a row."""
 
+    quadratic: np.ndarray
+    constant: np.ndarray
+
+
+class Forms(NamedTuple):
+    """The forms that rows share, stacked along a first axis; the first is that of complete rows."""
+
+    scale: float  # what products of rows with the components are to be multiplied by
     quadratic: np.ndarray
     constant: np.ndarray
 
@@ -120,27 +128,3 @@ def own_form(missing, columns, covariance, complete, own):
         for j in range(k):
             own.quadratic[j, k] = own.quadratic[k, j]
     return lost
-
-
-@kernel
-def fold_noise(weight, mean, variance, offset, weighted, columns):
-    """Fill in what forms are made of, from the moments of q(A) (K x D) and an offset (D).
-
-    This is where the noise precision, the ``weight`` of each column, goes into the forms of rows:
-    into ``weighted`` (K x D), which rows are multiplied by, and into the columns' constants.
-    """
-    n_components, n_features = mean.shape
-    for d in range(n_features):
-        columns.weight[d] = weight[d]
-        for k in range(n_components):
-            weighted[k, d] = weight[d] * mean[k, d]
-            columns.mean[d, k] = mean[k, d]
-            columns.constant[d, k] = weight[d] * (mean[k, d] * offset[d] + 0.5 * variance[k, d])
-
-
-@inlined
-def space_for_columns(n_features, n_components):
-    """Arrays for `fold_noise` to fill: the weighted means, and the columns' terms."""
-    by_column = np.empty((2, n_features, n_components))
-    columns = Columns(np.empty(n_features), by_column[0], by_column[1])
-    return np.empty((n_components, n_features)), columns

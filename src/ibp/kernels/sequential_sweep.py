@@ -7,18 +7,12 @@ place.
 
 import numpy as np
 
-from ibp.compiled import kernel
+from ibp.compiled import inlined, kernel
 from ibp.kernels.column_hashes import row_key
 from ibp.kernels.exact_rows import decide_row, space_for_rows
-from ibp.kernels.factors import (
-    NARROW_GROUP,
-    complete_form,
-    dot,
-    update_factors,
-    update_intercept,
-)
+from ibp.kernels.factors import NARROW_GROUP, complete_form, dot, update_factors, update_intercept
 from ibp.kernels.records import FactorSpace
-from ibp.kernels.row_forms import Form, fold_noise, own_form, space_for_columns
+from ibp.kernels.row_forms import Columns, Form, own_form
 from ibp.submodular.batch import EXACT
 from ibp.submodular.exact import prepare
 from ibp.submodular.records import Preparation, preparation_of
@@ -54,27 +48,26 @@ def apply_row_change(old, new, x, observed, group_start, sums):
     return n_changed
 
 
+@inlined
+def fill_columns(mean, variance, columns):
+    """Fill in what single columns contribute to the form of a row without an offset."""
+    for k in range(mean.shape[0]):
+        for d in range(mean.shape[1]):
+            columns.mean[d, k] = mean[k, d]
+            columns.constant[d, k] = 0.5 * columns.weight[d] * variance[k, d]
+
+
 @kernel
-def sweep_rows(
-    schedule,
-    data,
-    layout,
-    intercept,
-    assignments,
-    sums,
-    context,
-    noise_precision,
-    search,
-    uniforms,
-):
+def sweep_rows(schedule, data, layout, intercept, assignments, sums, context, search, uniforms):
     """Visit ``rows[first:last]`` of the schedule, updating every array of the state in place.
 
-    Stops early when a feature loses its last row, so that the caller can drop it; the caller also
-    refreshes q(A) after the last row. ``uniforms`` is as in `ibp.submodular.batch`, for each row or
-    the same for all.
+    ``data.values`` are these rows. Stops early when a feature loses its last row, so that the
+    caller can drop it; the caller also refreshes q(A) after the last row. ``uniforms`` is as in
+    `ibp.submodular.batch`, for each row or the same for all.
 
     Returns (next position, bits changed, rows proven optimal, dirty).
     """
+    noise_precision = data.noise_precision
     values, row_pattern, column_hash = data.values, layout.row_pattern, context.column_hash
     mean, variance = context.factors.mean, context.factors.variance
     n_components, n_features = mean.shape
@@ -91,13 +84,16 @@ def sweep_rows(
     # A direct-mapped cache of what rows of one missing pattern share, valid until q(A) changes.
     n_slots = min(layout.n_patterns, CACHED_PATTERNS)
     cached_pattern = np.full(n_slots, -1, dtype=np.int64)
-    # The first form is that of complete rows, from which the others are made.
-    quadratic = np.empty((n_slots + 1, n_components, n_components))
-    constant = np.empty((n_slots + 1, n_components))
-    complete, is_folded = Form(quadratic[n_slots], constant[n_slots]), False
-    no_offset = np.zeros(n_features)
+    quadratic = np.empty((n_slots, n_components, n_components))
+    constant = np.empty((n_slots, n_components))
     weight = np.full(n_features, noise_precision)
-    weighted, columns = space_for_columns(n_features, n_components)
+    # What the forms of rows with gaps are made from.
+    has_gaps, is_made = layout.n_patterns > 1 or row_pattern.min() < 0, False
+    n_columns = n_features if has_gaps else 0
+    complete = Form(np.empty((n_components, n_components)), np.empty(n_components))
+    columns = Columns(
+        weight, np.empty((n_columns, n_components)), np.empty((n_columns, n_components))
+    )
     # The exact search's preparations take room that the other optimisers need not spare.
     exact = search.optimizer == EXACT
     n_prepared = n_slots if exact else 1
@@ -129,11 +125,11 @@ def sweep_rows(
             )
             for i in range(n_slots):
                 cached_pattern[i] = -1
-            dirty, is_folded = False, False
+            dirty, is_made = False, False
         n = schedule.rows[position]
         n_missing = 0
         for d in range(n_features):
-            entry = values[n, layout.column_order[d]]
+            entry = values[position - schedule.first, layout.column_order[d]]
             observed[d] = entry == entry
             x[d] = entry - data.centre[d] if observed[d] else 0.0
             if not observed[d]:
@@ -143,23 +139,25 @@ def sweep_rows(
         slot = max(pattern, 0) % n_slots
         prepared = preparation_of(slot if exact else 0, preparations)
         if pattern < 0 or cached_pattern[slot] != pattern:
-            if not is_folded:
-                fold_noise(weight, mean, variance, no_offset, weighted, columns)
-                complete_form(weighted, columns, mean, complete)
-                is_folded = True
-            own_form(
-                missing[:n_missing], columns, None, complete, Form(quadratic[slot], constant[slot])
-            )
+            form = Form(quadratic[slot], constant[slot])
+            if not has_gaps:
+                complete_form(weight, mean, variance, residual, form)
+            else:
+                if not is_made:
+                    complete_form(weight, mean, variance, residual, complete)
+                    fill_columns(mean, variance, columns)
+                    is_made = True
+                own_form(missing[:n_missing], columns, None, complete, form)
             if exact:
                 prepare(quadratic[slot], prepared)
             cached_pattern[slot] = pattern
 
         # The linear term of the row objective (Eq. 17), for x less the intercept.
         for d in range(n_features):
-            residual[d] = x[d] - intercept.mean[d] if observed[d] else 0.0
+            residual[d] = weight[d] * (x[d] - intercept.mean[d]) if observed[d] else 0.0
         for k in range(n_components):
             old[k] = assignments[n, k]
-            linear[k] = dot(residual, weighted[k]) - constant[slot, k]
+            linear[k] = dot(residual, mean[k]) - constant[slot, k]
         n_changed, proven = decide_row(
             n,
             linear,

@@ -221,7 +221,7 @@ def sample_complete_row(products, gram, bits, counts, model, rng, fit, order):
 
 @kernel
 def sample_incomplete_row(residual, observed, factors, bits, counts, model, rng, order):
-    """The same from the residual, which is kept up."""
+    """The entries of a row that others share, from its residual, which is kept up to date."""
     n_changed = 0
     for i in range(bits.shape[0]):
         k = next_of(order, i, rng)

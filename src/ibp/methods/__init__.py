@@ -1,1 +1,1 @@
-"""Inference methods: one file each, `init` and `step` on a state. `ibp.loop` does the rest."""
+"""Inference methods, a file or folder each: they make a state and improve it sweep by sweep."""

@@ -138,7 +138,7 @@ class AcceleratedGibbsMethod(Sampler[AcceleratedGibbsState]):
         )
 
     def prior_precision(self, state: AcceleratedGibbsState, n_columns: int) -> FloatArray:
-        """Of an intercept and so many features less one, or of so many features."""
+        """Prior precisions of the first columns, an intercept among them if there is one."""
         precision = np.full(n_columns, state.values.factor_precision)
         if self.intercept_std is not None:
             precision[0] = self.intercept_std**-2.0

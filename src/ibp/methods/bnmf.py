@@ -40,7 +40,7 @@ import numpy.typing as npt
 from ibp.blas import single_threaded_blas
 from ibp.data import Observations
 from ibp.kernels.nonnegative_coordinates import descend_rows
-from ibp.kernels.row_forms import LEAST_LEFT, Form, Gaps
+from ibp.kernels.row_forms import LEAST_LEFT, Forms, Gaps
 from ibp.methods.base import SweepRecord
 from ibp.methods.context import Context, never
 from ibp.methods.row_forms import RowForms, gaps_of
@@ -375,7 +375,7 @@ def descend_columns(task: ColumnTask, columns: slice) -> FloatArray:
     descend_rows(
         np.ascontiguousarray(task.statistics.cross[:, columns].T),
         task.descent.penalty,
-        Form(task.statistics.gram, task.statistics.totals),
+        Forms(1.0, task.statistics.gram, task.statistics.totals),
         None,
         Gaps(task.group[columns], np.zeros(factors.shape[0] + 1, dtype=np.int64), nothing),
         task.descent.n_passes,

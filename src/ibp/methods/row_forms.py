@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ibp.data import Observations
 from ibp.kernels.records import Searches
-from ibp.kernels.row_forms import Columns, Form, Gaps, fold_noise, own_form
+from ibp.kernels.row_forms import Columns, Form, Forms, Gaps, own_form
 from ibp.submodular.certificate import needed_margin
 from ibp.submodular.exact import prepare
 from ibp.submodular.records import Preparation
@@ -44,10 +44,10 @@ class RowForms:
     Attributes
     ----------
     components : ndarray of shape (K, D)
-        E[A] times the noise precision, in the user's column order and X's precision, to multiply X
-        by.
-    forms : Form
-        The quadratic forms and the constants, stacked.
+        E[A] times the share that each column's noise precision has in the largest, in the user's
+        column order and X's precision, to multiply X by.
+    forms : Forms
+        The quadratic forms and the constants, and the largest noise precision.
     columns : Columns or None
         What single columns contribute; None if nothing is missing.
     """
@@ -66,27 +66,27 @@ class RowForms:
         self.observations = observations
         self.patterns = observations.shared_patterns
         self.covariance = covariance
-        weight = np.broadcast_to(np.asarray(noise_precision, dtype=np.float64), (d,))
-        weighted = np.empty((k, d))
-        columns = Columns(np.empty(d), np.empty((d, k)), np.empty((d, k)))
-        fold_noise(
-            np.ascontiguousarray(weight),
-            mean,
-            np.zeros((k, d)) if variance is None else variance,
-            observations.remaining_centre + (0.0 if offset is None else offset),
-            weighted,
-            columns,
-        )
-        self.components = observations.layout.restore(weighted).astype(observations.dtype)
-        self.columns: Columns | None = None if observations.complete else columns
         n_forms = self.patterns.n_forms
-        self.forms = Form(np.empty((n_forms, k, k)), np.empty((n_forms, k)))
-        self.made = np.zeros(n_forms, dtype=bool)
+        # The one place where the noise goes into the forms of rows. Its largest precision is left
+        # out of what X is multiplied by: it may be beyond single precision.
+        weight = np.full(d, noise_precision, dtype=np.float64)
+        scale = float(weight.max(initial=0.0)) or 1.0
+        components = observations.layout.restore(mean * (weight / scale))
+        self.components = components.astype(observations.dtype)
+        terms = mean * (observations.remaining_centre + (0.0 if offset is None else offset))
+        if variance is not None:
+            terms += 0.5 * variance
+        self.forms = Forms(scale, np.empty((n_forms, k, k)), np.empty((n_forms, k)))
         root = np.sqrt(weight) * mean
         self.forms.quadratic[0] = root @ root.T
         if covariance is not None:
             self.forms.quadratic[0] += np.einsum("d,dkj->kj", weight, covariance)
-        self.forms.constant[0] = columns.constant.sum(axis=0)
+        self.forms.constant[0] = terms @ weight
+        self.columns: Columns | None = None
+        if not observations.complete:
+            by_column = (np.ascontiguousarray(part.T) for part in (mean, weight * terms))
+            self.columns = Columns(weight, *by_column)
+        self.made = np.zeros(n_forms, dtype=bool)
         self.finish(0)
 
     def finish(self, form: int) -> None:
@@ -146,7 +146,7 @@ class SearchForms(RowForms):
         prepare(quadratic, Preparation(*(array[form] for array in self.searches.prepared)))
         super().finish(form)
 
-    def one_each(self, rows: IntArray) -> tuple[IntArray, Form, Preparation]:
+    def one_each(self, rows: IntArray) -> tuple[IntArray, Forms, Preparation]:
         """Which forms a few rows have, the forms and preparations; none is left without a form."""
         form_of_row = self.for_rows(rows)
         own = np.flatnonzero(form_of_row < 0)
@@ -163,7 +163,11 @@ class SearchForms(RowForms):
             prepare(more.quadratic[i], Preparation(*(array[i] for array in more_prepared)))
         return (
             form_of_row,
-            Form(*(np.concatenate(both) for both in zip(forms, more, strict=True))),
+            Forms(
+                forms.scale,
+                np.concatenate([forms.quadratic, more.quadratic]),
+                np.concatenate([forms.constant, more.constant]),
+            ),
             Preparation(
                 *(np.concatenate(both) for both in zip(prepared, more_prepared, strict=True))
             ),
@@ -183,10 +187,13 @@ def space_for_preparations(n_forms: int, k: int) -> Preparation:
 
 def gaps_of(observations: Observations, rows: Any) -> Gaps:
     """The shared forms of some rows, and what those miss that have none."""
-    form_of_row = observations.shared_patterns.forms_of(observations.row_pattern[rows])
+    pattern = observations.row_pattern[rows]
+    nothing, start = np.empty(0, dtype=np.int64), np.zeros(pattern.size + 1, dtype=np.int64)
+    if observations.complete:
+        return Gaps(start[1:], start, nothing)
+    form_of_row = observations.shared_patterns.forms_of(pattern)
     if (form_of_row >= 0).all():
-        nothing = np.empty(0, dtype=np.int64)
-        return Gaps(form_of_row, np.zeros(form_of_row.size + 1, dtype=np.int64), nothing)
+        return Gaps(form_of_row, start, nothing)
     row, position = observations.missing_entries(rows)
     start = np.searchsorted(row, np.arange(form_of_row.size + 1)).astype(np.int64)
     return Gaps(form_of_row, start, position)

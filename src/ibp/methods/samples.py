@@ -118,7 +118,7 @@ class PosteriorSamples(Sequence[Sample]):
 
     @property
     def best(self) -> Sample:
-        """That of highest joint probability."""
+        """The sample of highest joint probability."""
         return self[int(np.argmax(self.log_joint))]
 
     def __len__(self) -> int:

@@ -83,6 +83,7 @@ def _read(hint: Any, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Any:
         item = get_args(hint)[0]
         made = [_read(item, f"{name}.{i}", arrays) for i in range(int(arrays[name]))]
         return made if get_origin(hint) is list else tuple(made)
+    assert not any(get_origin(option) in (list, tuple) for option in options), hint
     array = arrays[name]
     plain = next((option for option in options if option in (bool, int, float, str)), None)
     return array.copy(order="K") if plain is None else plain(array[()])

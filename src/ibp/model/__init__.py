@@ -1,4 +1,4 @@
-"""The model's mathematics in plain NumPy: every equation once.
+"""The model's mathematics in plain NumPy and SciPy: every equation once.
 
 Compiled kernels and methods are tested against what stands here.
 """
@@ -6,12 +6,7 @@ Compiled kernels and methods are tested against what stands here.
 from ibp.model.collapsed import FactorPosterior, factor_posterior
 from ibp.model.evidence import Bound, Evidence, squared_error
 from ibp.model.factors import Factors, GaussianFactors, feature_evidence, update_factors
-from ibp.model.hyperparameters import (
-    GammaPosterior,
-    Hyperparameters,
-    HyperparameterValues,
-    Known,
-)
+from ibp.model.hyperparameters import GammaPosterior, Hyperparameters, HyperparameterValues, Known
 from ibp.model.ibp_prior import LeftOrderedClasses, ShiftedClasses, sample_assignments
 from ibp.model.intercept import Intercept, LearnedIntercept, NoIntercept, first_intercept
 from ibp.model.sampling import sample_data, sample_factors, sample_model

@@ -82,7 +82,7 @@ class FinitePrior:
         return alpha / self.n_components
 
     def rate_of_own(self, alpha: float, n_samples: int) -> float:
-        """None beyond the K that all rows have in common."""
+        """Zero: there are no features beyond the K that all rows have in common."""
         return 0.0
 
     def draw(self, alpha: float, n_samples: int, rng: np.random.Generator) -> BitArray:

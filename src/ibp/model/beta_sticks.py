@@ -52,7 +52,7 @@ class BetaSticks:
         return np.asarray(digamma(self.first) - digamma(self.second))
 
     def entropy(self) -> float:
-        """Of all sticks together."""
+        """The entropy of all sticks together."""
         a, b = self.first, self.second
         return float((betaln(a, b) - (a - 1.0) * self.mean_log).sum()) - float(
             ((b - 1.0) * self.mean_log_complement).sum()

@@ -30,14 +30,24 @@ ENTRIES_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True)
 class FactorPosterior:
-    """A given Z: means in layout order, and covariances by column group."""
+    """A given Z: means (K x D, layout order), and covariances by column group.
 
-    mean: FloatArray  # (K, D), E[A]
-    covariance: FloatArray  # (G, K, K), of the factors of any one column of a group
-    log_likelihood: float  # ln p(X | Z), the factors integrated out
+    Attributes
+    ----------
+    mean : ndarray of shape (K, D)
+        E[A].
+    covariance : ndarray of shape (G, K, K)
+        Of the factors of any one column of a group.
+    log_likelihood : float
+        ln p(X | Z), the factors integrated out.
+    """
+
+    mean: FloatArray
+    covariance: FloatArray
+    log_likelihood: float
 
     def variance(self, observations: Observations) -> FloatArray:
-        """Of each factor, K x D."""
+        """The variance of each factor, K x D."""
         diagonal = np.diagonal(self.covariance, axis1=1, axis2=2)
         return np.asarray(diagonal[observations.layout.group_of_position].T)
 

@@ -46,21 +46,40 @@ class Evidence:
 class Bound:
     """The bound at a state of the model, and what follows from it.
 
+    Attributes
+    ----------
+    observations : Observations
+        X.
+    statistics : Statistics
+        What the bound needs to know of X and Z.
+    factors : Factors
+        q(A).
+    hyperparameters : Hyperparameters
+        q(tau_X), q(tau_A) and q(alpha), or their known values.
+    prior : EquivalenceClasses
+        Which matrices Z count as one.
+    intercept : Intercept or None
+        q(b); None for the paper's model, which has no offset.
+    codes : ndarray of shape (N, K) or None
+        Z, which keeps the likelihood accurate where it would cancel.
+    columns : ndarray of length K or None
+        Which columns of Z are equal, if that is known more briefly than by ``codes``. Only
+        `LeftOrderedClasses` look at it.
+    entropies : ndarray of shape (K,) or None
+        Those of the features' factors, if they are known already.
+
     What is computed is kept: a state that is changed in place needs a new bound.
     """
 
-    observations: Observations  # X
-    statistics: Statistics  # what the bound needs to know of X and Z
-    factors: Factors  # q(A)
-    hyperparameters: Hyperparameters  # q(tau_X), q(tau_A) and q(alpha), or known values
-    prior: EquivalenceClasses = SHIFTED  # which matrices Z count as one
-    intercept: Intercept | None = None  # q(b); None for the paper's model, which has no offset
-    # (N, K), Z, which keeps the likelihood accurate where it would cancel.
+    observations: Observations
+    statistics: Statistics
+    factors: Factors
+    hyperparameters: Hyperparameters
+    prior: EquivalenceClasses = SHIFTED
+    intercept: Intercept | None = None
     codes: npt.NDArray[np.generic] | None = None
-    # Which columns of Z are equal, if that is known more briefly than by ``codes``. Only
-    # `LeftOrderedClasses` look at it.
     columns: ColumnNames | None = None
-    entropies: FloatArray | None = None  # (K,), of the features' factors, if known already
+    entropies: FloatArray | None = None
 
     @cached_property
     def active(self) -> Bound:

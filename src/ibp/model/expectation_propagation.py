@@ -39,8 +39,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import erfcx, log_ndtr
 
+from ibp.model.new_feature import log_scaled_cdf
 from ibp.model.truncated_normal import standard_moments
 
 FloatArray = npt.NDArray[np.float64]
@@ -76,22 +76,9 @@ def tilted(
     return Tilted(
         standard.mean / root,
         standard.variance / precision,
-        0.5 * np.log(2.0 * np.pi) - np.log(root) + _log_scaled_mass(ratio),
+        0.5 * np.log(2.0 * np.pi) - np.log(root) + log_scaled_cdf(ratio),
         factor_precision + precision * (1.0 / standard.variance - 1.0) / power,
         root * (standard.mean / standard.variance - ratio) / power,
-    )
-
-
-def _log_scaled_mass(ratio: FloatArray) -> FloatArray:
-    """Ln of exp(r^2 / 2) Phi(r)."""
-    below = np.minimum(ratio, 0.0)
-    above = np.maximum(ratio, 0.0)
-    return np.asarray(
-        np.where(
-            ratio < 0.0,
-            np.log(0.5 * erfcx(-below / np.sqrt(2.0))),
-            0.5 * above**2 + log_ndtr(above),
-        )
     )
 
 
@@ -100,11 +87,6 @@ class Sites(NamedTuple):
 
     precision: FloatArray
     linear: FloatArray
-
-    @classmethod
-    def at_prior(cls, n_components: int, factor_precision: float) -> Sites:
-        """The prior without its cut."""
-        return cls(np.full(n_components, float(factor_precision)), np.zeros(n_components))
 
 
 def posterior(

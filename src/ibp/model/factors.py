@@ -58,7 +58,7 @@ class Factors:
         return self.mean**2 + self.variance
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Factors:
-        """Some of the features."""
+        """The factors of some of the features."""
         return Factors(self.location[keep], self.scale[keep], self.mean[keep], self.variance[keep])
 
 

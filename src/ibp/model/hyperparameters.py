@@ -29,7 +29,7 @@ class Known:
 
     @property
     def mean_log(self) -> float:
-        """Its logarithm."""
+        """The logarithm of the value."""
         return float(np.log(self.value))
 
     def divergence(self) -> float:
@@ -45,7 +45,7 @@ class Known:
         return self.value
 
     def log_prior(self, value: float) -> float:
-        """Nothing: it is given."""
+        """Zero: what is given has no density."""
         return 0.0
 
 
@@ -137,12 +137,12 @@ class Hyperparameters:
 
     @classmethod
     def known(cls, *, noise_std: float, factor_std: float, alpha: float) -> Hyperparameters:
-        """All three fixed."""
+        """The three hyperparameters, all fixed."""
         return cls(Known(noise_std**-2.0), Known(factor_std**-2.0), Known(alpha))
 
     @property
     def learned(self) -> bool:
-        """Whether any of them is."""
+        """Whether any of the three is learned."""
         return any(isinstance(value, GammaPosterior) for value in vars(self).values())
 
     @property

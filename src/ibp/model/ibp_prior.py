@@ -17,8 +17,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma, gammaln
 
-from ibp.submodular.problem import NO_GROUP
-
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 # One number or row of numbers per column of Z, the same for equal columns.
@@ -112,6 +110,8 @@ class ShiftedClasses(EquivalenceClasses):
 
     def row_groups(self, others: npt.NDArray[np.uint8]) -> tuple[IntArray, FloatArray]:
         """The features that nobody else has, t chosen: -ln (K+ without the row + t)!."""
+        from ibp.submodular.problem import NO_GROUP  # loads the compiler, which estimators do not
+
         new = np.asarray(~others.any(axis=0))
         t = np.arange(new.size + 1)
         return np.where(new, 0, NO_GROUP), -gammaln(new.size - new.sum() + t + 1.0)[None, :]

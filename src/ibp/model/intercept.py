@@ -30,7 +30,7 @@ class NoIntercept:
 
     @classmethod
     def of_width(cls, n_features: int) -> NoIntercept:
-        """Zeros."""
+        """Zeros for so many columns."""
         return cls(np.zeros(n_features), np.zeros(n_features))
 
     def response(self, noise_precision: float) -> FloatArray:

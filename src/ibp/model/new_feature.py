@@ -62,6 +62,6 @@ def log_prior_density(factors: FloatArray, factor_precision: float, prior: Facto
 def draw_prior(
     shape: tuple[int, ...], factor_precision: float, prior: FactorPrior, rng: np.random.Generator
 ) -> FloatArray:
-    """Factors from their prior."""
+    """Draw factors from their prior."""
     draws = rng.standard_normal(shape) * factor_precision**-0.5
     return np.asarray(np.abs(draws) if prior == "half_normal" else draws)

@@ -27,7 +27,7 @@ def sample_factors(
     factor_std: float,
     random_state: np.random.Generator | int | None = None,
 ) -> FloatArray:
-    """K x D half-normal factors."""
+    """Draw K x D half-normal factors."""
     if not factor_std > 0:
         raise ValueError(f"factor_std must be positive; it is {factor_std}")
     rng = np.random.default_rng(random_state)
@@ -40,7 +40,7 @@ def sample_data(
     noise_std: float,
     random_state: np.random.Generator | int | None = None,
 ) -> FloatArray:
-    """X = ZA + E with Gaussian noise."""
+    """Draw X = ZA + E with Gaussian noise."""
     if not noise_std >= 0:
         raise ValueError(f"noise_std must not be negative; it is {noise_std}")
     rng = np.random.default_rng(random_state)

@@ -25,12 +25,24 @@ COLUMNS_AT_ONCE = 256
 
 @dataclass
 class Statistics:
-    """Sums over the rows, of X about its centre."""
+    """Sums over the rows, of X about its centre.
 
-    gram: FloatArray  # (G, K, K), Z'Z over the rows that observe each column group
-    totals: FloatArray  # (G, K), column sums of Z over the same rows
-    cross: FloatArray  # (K, D), Z'X over the observed entries, columns in layout order
-    counts: npt.NDArray[np.int64]  # (K,), m, how many rows have each feature
+    Attributes
+    ----------
+    gram : ndarray of shape (G, K, K)
+        Z'Z over the rows that observe each column group.
+    totals : ndarray of shape (G, K)
+        Column sums of Z over the same rows.
+    cross : ndarray of shape (K, D)
+        Z'X over the observed entries, columns in layout order.
+    counts : ndarray of shape (K,)
+        m, how many rows have each feature.
+    """
+
+    gram: FloatArray
+    totals: FloatArray
+    cross: FloatArray
+    counts: npt.NDArray[np.int64]
 
     @classmethod
     def from_codes(
@@ -43,10 +55,7 @@ class Statistics:
         layout = observations.layout
         g, k, d = layout.n_groups, codes.shape[1], layout.n_features
         total = cls(
-            np.zeros((g, k, k)),
-            np.zeros((g, k)),
-            np.zeros((k, d)),
-            np.zeros(k, dtype=np.int64),
+            np.zeros((g, k, k)), np.zeros((g, k)), np.zeros((k, d)), np.zeros(k, dtype=np.int64)
         )
         pieces = ranges(observations.n_samples, observations.piece_rows)
         sums = (executor or Threads()).map(sums_of_rows, (observations, codes), pieces)

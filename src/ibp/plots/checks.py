@@ -13,8 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 from ibp.report.encoding import clean_name
 from ibp.report.notes import Notes
 
-FloatArray = npt.NDArray[np.float64]
-
 
 def check_model(model: Any) -> None:
     """Refuse what is not a fitted model of this library."""
@@ -106,7 +104,7 @@ def row_of(X: Any, row: Any) -> Any:
     return X[[number]]
 
 
-def values_of(row: Any) -> FloatArray:
+def values_of(row: Any) -> npt.NDArray[np.float64]:
     """The numbers of a matrix with one row; NaN where missing."""
     if hasattr(row, "toarray"):
         row = row.toarray()

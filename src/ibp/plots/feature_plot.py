@@ -30,6 +30,7 @@ from ibp.plots.checks import (
 )
 from ibp.plots.pictures import (
     SMALLEST_FONT,
+    FloatArray,
     draw_picture,
     factor_limits,
     fitting_columns,
@@ -37,8 +38,6 @@ from ibp.plots.pictures import (
     picture_height,
     set_view,
 )
-
-FloatArray = npt.NDArray[np.float64]
 
 NOTHING = "This model has no features: to it, the data look like noise."
 MOST_PICTURES, MOST_LISTS = 100, 24

@@ -8,7 +8,6 @@ from math import ceil
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ibp.plots.canvas import (
     COLOURS,
@@ -31,13 +30,12 @@ from ibp.plots.checks import (
 )
 from ibp.plots.pictures import (
     SMALLEST_FONT,
+    FloatArray,
     draw_picture,
     fitting_columns,
     picture_height,
     set_view,
 )
-
-FloatArray = npt.NDArray[np.float64]
 
 NEGLIGIBLE = 0.005  # codes below this are not drawn on their own
 # Of columns along an axis.
@@ -130,11 +128,11 @@ def decompose(model: Any, X: Any, row: int, most: int) -> Decomposition:
     parts = codes[0][:, None] * model.components_
     by_size = np.argsort(-np.square(parts).sum(axis=1), kind="stable")
     ranked = [int(k) for k in by_size if codes[0, k] > NEGLIGIBLE]
-    alone = ranked if len(ranked) <= most else ranked[: most - 1]
-    terms = [Term(_label(k, codes[0, k]), parts[k]) for k in alone]
-    n_others = len(ranked) - len(alone)
+    single = ranked if len(ranked) <= most else ranked[: most - 1]
+    terms = [Term(_label(k, codes[0, k]), parts[k]) for k in single]
+    n_others = len(ranked) - len(single)
     if n_others:
-        others = np.setdiff1d(np.arange(codes.shape[1]), alone)
+        others = np.setdiff1d(np.arange(codes.shape[1]), single)
         terms.append(Term(f"{n_others} others", parts[others].sum(axis=0), several=True))
     rebuilt = model.inverse_transform(codes)[0]
     return Decomposition(values_of(one_row), rebuilt, model.intercept_, terms)

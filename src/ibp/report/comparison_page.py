@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ibp.errors import counted
 from ibp.files.write import check_target
 from ibp.report import wording
 from ibp.report.encoding import clean_name, plain
@@ -55,7 +56,7 @@ def render_comparison(
     comparison: Any, *, title: str | None = None, source: str | None = None
 ) -> str:
     """The page as text."""
-    ranking = sorted(comparison.ranking(), key=_place)
+    fits, ranking = comparison.fits, sorted(comparison.ranking(), key=_place)
     name = clean_name(source) if source else "your data"
     return render(
         "comparison.html",
@@ -65,9 +66,10 @@ def render_comparison(
         summary=_summary(comparison, ranking, name),
         headline=_headline(comparison, ranking),
         comparison=comparison,
-        rows=[_row(row, comparison) for row in ranking],
+        rows=[_row(row) for row in ranking],
         skipped=sorted(comparison.skipped.items()),
-        notes=_notes(comparison),
+        # What fits warned of, each once.
+        notes=list(dict.fromkeys((fit.label, note) for fit in fits for note in fit.notes)),
     )
 
 
@@ -96,15 +98,12 @@ def _payload(comparison: Any, labels: list[str]) -> dict[str, Any]:
 
 def _summary(comparison: Any, ranking: list[Any], name: str) -> str:
     """Who won, in one paragraph."""
-    size = (
-        f"{wording.count(comparison.n_samples, 'row')} and "
-        f"{wording.count(comparison.n_features, 'column')}"
-    )
-    methods = wording.count(len(ranking), "method")
+    size = f"{counted(comparison.n_samples, 'row')} and {counted(comparison.n_features, 'column')}"
+    methods = counted(len(ranking), "method")
     were, unseen = ("was", "it had not") if len(ranking) == 1 else ("were", "none of them had")
     said = [
         f"{methods} {were} fitted to {name} ({size}), and asked to predict "
-        f"{wording.count(comparison.n_hidden, 'entry', 'entries')} that {unseen} seen."
+        f"{counted(comparison.n_hidden, 'entry')} that {unseen} seen."
     ]
     scored = [row for row in ranking if math.isfinite(row.log_likelihood)]
     if not ranking:
@@ -151,7 +150,7 @@ def _headline(comparison: Any, ranking: list[Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _row(row: Any, comparison: Any) -> dict[str, Any]:
+def _row(row: Any) -> dict[str, Any]:
     """A line of the ranking."""
     fewest, most = min(row.n_components), max(row.n_components)
     endings = Counter(wording.SHORT_ENDINGS.get(ending, ending) for ending in row.endings)
@@ -168,9 +167,3 @@ def _row(row: Any, comparison: Any) -> dict[str, Any]:
             name if n_fits == 1 else f"{name} ({times})" for name, times in endings.most_common()
         ),
     }
-
-
-def _notes(comparison: Any) -> list[tuple[str, str]]:
-    """What fits warned of, each once."""
-    said = {(fit.label, note): None for fit in comparison.fits for note in fit.notes}
-    return list(said)

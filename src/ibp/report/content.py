@@ -51,7 +51,7 @@ class ReportContent:
 
     @property
     def n_components(self) -> int:
-        """K."""
+        """The number of features."""
         return int(self.model.n_components_)
 
     @property

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ibp.agreement import CAME_BACK, IN_PART
+from ibp.errors import counted
 from ibp.files.write import check_target
 from ibp.registry import JOINT, card_of
 from ibp.report import wording
@@ -152,7 +153,8 @@ def _samples(content: ReportContent) -> list[str]:
             "worst, and others drawn at random"
         )
     if shown.stride > 1:
-        said.append(f"every {_ordinal(shown.stride)} pixel in each direction")
+        every = {2: "second", 3: "third"}.get(shown.stride, f"{shown.stride}th")
+        said.append(f"every {every} pixel in each direction")
     elif shown.columns.size < n_columns:
         said.append(
             f"{shown.columns.size:,} of {n_columns:,} columns, the strongest of every feature"
@@ -213,7 +215,7 @@ def _returns(content: ReportContent) -> str:
     partly = ~strong & (restarts.came_back_partly > 0)
     always = int((restarts.came_back == restarts.n_restarts - 1).sum())
     return (
-        f"Of {wording.count(content.n_components, 'feature')}, {int(strong.sum())} came back "
+        f"Of {counted(content.n_components, 'feature')}, {int(strong.sum())} came back "
         f"clearly in at least one of the {restarts.n_restarts - 1} other restarts ({always} in "
         f"all of them), {int(partly.sum())} only in part, and "
         f"{int((~strong & ~partly).sum())} not at all."
@@ -227,7 +229,7 @@ def _held_out(content: ReportContent) -> str | None:
         return None
     entries = "Entries"
     if held_out.n_entries is not None:
-        entries = wording.count(held_out.n_entries, "entry", "entries")
+        entries = counted(held_out.n_entries, "entry")
     share = ""
     if held_out.fraction:
         share = f", in {wording.percent(held_out.fraction)} of the columns of half of the rows,"
@@ -249,7 +251,3 @@ def _held_out(content: ReportContent) -> str | None:
             f"{wording.number(spread)}."
         )
     return said
-
-
-def _ordinal(n: int) -> str:
-    return {2: "second", 3: "third"}.get(n, f"{n}th")

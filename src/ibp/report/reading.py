@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from ibp.data.source import all_rows, is_source
 from ibp.validation import check_matrix
 
 FloatArray = npt.NDArray[np.float64]
@@ -33,7 +34,7 @@ class DataReader:
         self._data = X
         first = self.matrix(slice(0, 1))  # which says what is wrong with X, if anything is
         self.n_rows, self.n_columns = int(X.shape[0]), int(first.shape[1])
-        self.sparse = bool(sparse.issparse(X))
+        self.sparse = bool(sparse.issparse(first))
 
     @property
     def row_names(self) -> list[str] | None:
@@ -56,9 +57,12 @@ class DataReader:
     def matrix(self, rows: Any) -> Any:
         """Some rows as floating numbers, NaN where missing; CSR if sparse."""
         data = self._data
-        part = data.iloc[rows] if hasattr(data, "iloc") else data[rows]
+        if is_source(data):
+            part = data.rows(rows)
+        else:
+            part = data.iloc[rows] if hasattr(data, "iloc") else data[rows]
         with _names_not_compared():
-            return check_matrix(self.model, part, reset=False)
+            return all_rows(check_matrix(self.model, part, reset=False))
 
     def codes(self, matrix: Any) -> npt.NDArray[Any]:
         """Features of rows that `matrix` gave."""
@@ -72,7 +76,10 @@ class DataReader:
 
     def blocks(self) -> Iterator[tuple[slice, Any, npt.NDArray[Any]]]:
         """All rows, block by block: which, their values and their codes."""
-        width = self._data.nnz // self.n_rows + 1 if self.sparse else self.n_columns
+        width = self.n_columns
+        if self.sparse:
+            n_stored = getattr(self._data, "nnz", self.n_rows * width)  # a source does not tell
+            width = n_stored // self.n_rows + 1
         n_block = BLOCK_ENTRIES // max(width, self.model.n_components_, 1)
         n_block = min(max(n_block, 1), MOST_BLOCK_ROWS)
         for start in range(0, self.n_rows, n_block):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ibp.atomic_files import atomic
-from ibp.errors import MissingPackageError
+from ibp.errors import MissingPackageError, counted
 from ibp.report import wording
 from ibp.report.encoding import script_json
 
@@ -59,7 +59,7 @@ def _environment() -> Any:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "count": wording.count,
+        "count": counted,
         "percent": wording.percent,
         "number": wording.number,
     }

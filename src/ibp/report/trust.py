@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit
 
 from ibp.agreement import CAME_BACK, IN_PART
@@ -50,6 +49,9 @@ def certainty_of(reader: DataReader, random_state: int) -> Certainty | None:
     nats, on = reader.confidence(matrix), is_on(model, reader.codes(matrix))
     probability = expit(nats)
     bins = np.bincount(np.searchsorted(EDGES, nats.ravel(), side="right"), minlength=5)
+    settled, differing = getattr(model, "assignments_", None), None
+    if settled is not None and len(settled) == reader.n_rows:
+        differing = float((settled[rows].astype(bool) != on).mean())
     n_on = on.sum(axis=0)
     on_sums = np.where(on, probability, 0.0).sum(axis=0)
     return Certainty(
@@ -59,16 +61,8 @@ def certainty_of(reader: DataReader, random_state: int) -> Certainty | None:
         probability.mean(axis=0),
         np.where(n_on > 0, on_sums / np.maximum(n_on, 1), np.nan),
         (nats < TOSS_UP).mean(axis=0),
-        _differing(reader, rows, on),
+        differing,
     )
-
-
-def _differing(reader: DataReader, rows: IntArray, on: npt.NDArray[np.bool_]) -> float | None:
-    """How often the fit had settled otherwise, where it can be told."""
-    settled = getattr(reader.model, "assignments_", None)
-    if settled is None or len(settled) != reader.n_rows:
-        return None
-    return float((settled[rows].astype(bool) != on).mean())
 
 
 @dataclass(frozen=True)
@@ -83,7 +77,7 @@ class RestartAgreement:
 
     @property
     def n_restarts(self) -> int:
-        """R."""
+        """How many there were, with the one that was kept."""
         return int(self.evidence.size)
 
     @property

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ibp.errors import counted
 from ibp.registry import CARDS, DEFAULT_METHOD
 
 ENDINGS = {
@@ -46,11 +47,6 @@ class Advice:
     title: str
     text: str
     command: str | None = None
-
-
-def count(n: int, one: str, many: str | None = None) -> str:
-    """A number with its noun: 1 row, 12,000 rows."""
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
 def percent(share: float, digits: int = 0) -> str:
@@ -154,11 +150,11 @@ def summary(facts: Facts, source: str | None) -> str:
     card = CARDS.get(facts.method)
     name, what = (card.title, card.does) if card else (facts.method, "explains rows by features")
     data = source or "the data"
-    rows = f"{count(facts.n_rows, 'row')} and {count(facts.n_columns, 'column')}"
+    rows = f"{counted(facts.n_rows, 'row')} and {counted(facts.n_columns, 'column')}"
     gaps = f", {percent(facts.missing, 1)} of its entries missing" if facts.missing > 0 else ""
     parts = [f"{capital(name)} {what}. Here it looked at {data}: {rows}{gaps}."]
     if facts.n_rows_fit != facts.n_rows:
-        parts.append(f"It was fitted to {count(facts.n_rows_fit, 'row')}.")
+        parts.append(f"It was fitted to {counted(facts.n_rows_fit, 'row')}.")
     if facts.n_components == 0:
         parts.append("It found no feature at all: every row is explained by the base alone.")
     else:
@@ -176,11 +172,11 @@ def summary(facts: Facts, source: str | None) -> str:
             per_row = "no row has any of them"
         elif facts.n_unused:
             per_row += f", and {facts.n_unused} of them {_is(facts.n_unused)} in no row at all"
-        parts.append(f"{found} {count(facts.n_components, 'feature')}{much}; {per_row}.")
+        parts.append(f"{found} {counted(facts.n_components, 'feature')}{much}; {per_row}.")
     took = "" if facts.seconds is None else f" in {seconds(facts.seconds)}"
     endings = ENDINGS if facts.settles else ENDINGS | OPEN_ENDINGS
     ended = endings.get(facts.ending, "It ended")
-    parts.append(f"{ended}, after {count(facts.n_iter, 'sweep')}{took}.")
+    parts.append(f"{ended}, after {counted(facts.n_iter, 'sweep')}{took}.")
     if facts.n_restarts > 1:
         parts.append(f"This is the best of {facts.n_restarts} restarts.")
     return " ".join(parts)
@@ -189,25 +185,7 @@ def summary(facts: Facts, source: str | None) -> str:
 def advice(facts: Facts) -> list[Advice]:
     """What to do next, the most pressing first."""
     found = [*_about_features(facts), *_about_the_fit(facts), *_about_trust(facts)]
-    if facts.worst_row is not None and facts.worst_ratio > FAR_OUT:
-        found.append(
-            Advice(
-                "look",
-                f"Look at {facts.worst_row}",
-                f"Its error is {number(facts.worst_ratio, 2)} times that of a typical row. It may "
-                "be a mistake in the data, or something that no other row has.",
-            )
-        )
-    if facts.n_components and not facts.has_held_out:
-        found.append(
-            Advice(
-                "do",
-                "Measure how well it predicts",
-                "Nothing was hidden from this fit, so all errors here are of data that it has "
-                "seen. Hide a tenth of the columns in half of the rows, and let it predict them.",
-                _fit_again(facts, "--held-out 0.1"),
-            )
-        )
+    found += _about_predictions(facts)
     if facts.n_components and not any(item.kind == "do" for item in found):
         found.append(
             Advice(
@@ -220,79 +198,81 @@ def advice(facts: Facts) -> list[Advice]:
     return found
 
 
-def _about_features(facts: Facts) -> list[Advice]:
+def _about_features(facts: Facts) -> Iterator[Advice]:
     if facts.n_components == 0:
-        return [
-            Advice(
-                "do",
-                "Try again with other settings",
-                "No feature explained enough to be worth its place. Check that the columns are on "
-                "one scale, give it more rows, or ask for a number of features.",
-                _fit_again(facts, "--components 5 --restarts 5"),
-            )
-        ]
-    found = []
+        yield Advice(
+            "do",
+            "Try again with other settings",
+            "No feature explained enough to be worth its place. Check that the columns are on "
+            "one scale, give it more rows, or ask for a number of features.",
+            _fit_again(facts, "--components 5 --restarts 5"),
+        )
+        return
     if facts.variance_explained < LITTLE_EXPLAINED:
-        found.append(
-            Advice(
-                "look",
-                "Much is left unexplained",
-                f"The features account for {explained(facts.variance_explained)} of the variance. "
-                "The rest is noise, or something that sums of patterns cannot express.",
-            )
+        yield Advice(
+            "look",
+            "Much is left unexplained",
+            f"The features account for {explained(facts.variance_explained)} of the variance. "
+            "The rest is noise, or something that sums of patterns cannot express.",
         )
     if facts.rare:
-        found.append(
-            Advice(
-                "look",
-                f"{capital(listed(facts.rare))} {_is(len(facts.rare))} rare",
-                f"On in fewer than {FEW_ROWS} rows: more likely the oddity of a row than a "
-                "pattern of the data.",
-            )
+        yield Advice(
+            "look",
+            f"{capital(listed(facts.rare))} {_is(len(facts.rare))} rare",
+            f"On in fewer than {FEW_ROWS} rows: more likely the oddity of a row than a "
+            "pattern of the data.",
         )
-    return found
 
 
-def _about_the_fit(facts: Facts) -> list[Advice]:
+def _about_the_fit(facts: Facts) -> Iterator[Advice]:
     cut_off = ("max_iter", "time_limit", "interrupted") if facts.settles else ("interrupted",)
     if facts.ending in cut_off:
         more_sweeps = f"--max-sweeps {max(1000, 4 * facts.n_iter)}"
         longer = {"max_iter": more_sweeps, "time_limit": "--time-limit 10m"}
-        return [
-            Advice(
-                "do",
-                "Let it run longer",
-                "The fit had not settled when it ended; features and evidence may still change.",
-                _fit_again(facts, longer.get(facts.ending, "")),
-            )
-        ]
-    return []
+        yield Advice(
+            "do",
+            "Let it run longer",
+            "The fit had not settled when it ended; features and evidence may still change.",
+            _fit_again(facts, longer.get(facts.ending, "")),
+        )
 
 
-def _about_trust(facts: Facts) -> list[Advice]:
-    found = []
+def _about_trust(facts: Facts) -> Iterator[Advice]:
     if facts.n_components and facts.n_restarts < 2:
-        found.append(
-            Advice(
-                "do",
-                "See which features come back",
-                "This was fitted once. Features that are really there tend to come back from other "
-                "random starts; accidents do not.",
-                _fit_again(facts, "--restarts 5"),
-            )
+        yield Advice(
+            "do",
+            "See which features come back",
+            "This was fitted once. Features that are really there tend to come back from other "
+            "random starts; accidents do not.",
+            _fit_again(facts, "--restarts 5"),
         )
     elif facts.n_components:
-        found.append(_about_restarts(facts))
+        yield _about_restarts(facts)
     if facts.toss_ups is not None and facts.toss_ups > MANY_TOSS_UPS:
-        found.append(
-            Advice(
-                "look",
-                "Many assignments are unsure",
-                f"{percent(facts.toss_ups)} of all yes/no answers are nearly a toss-up, above "
-                f"all in {listed(facts.unsure)}. Count on averages rather than on single rows.",
-            )
+        yield Advice(
+            "look",
+            "Many assignments are unsure",
+            f"{percent(facts.toss_ups)} of all yes/no answers are nearly a toss-up, above "
+            f"all in {listed(facts.unsure)}. Count on averages rather than on single rows.",
         )
-    return found
+
+
+def _about_predictions(facts: Facts) -> Iterator[Advice]:
+    if facts.worst_row is not None and facts.worst_ratio > FAR_OUT:
+        yield Advice(
+            "look",
+            f"Look at {facts.worst_row}",
+            f"Its error is {number(facts.worst_ratio, 2)} times that of a typical row. It may "
+            "be a mistake in the data, or something that no other row has.",
+        )
+    if facts.n_components and not facts.has_held_out:
+        yield Advice(
+            "do",
+            "Measure how well it predicts",
+            "Nothing was hidden from this fit, so all errors here are of data that it has "
+            "seen. Hide a tenth of the columns in half of the rows, and let it predict them.",
+            _fit_again(facts, "--held-out 0.1"),
+        )
 
 
 def _about_restarts(facts: Facts) -> Advice:

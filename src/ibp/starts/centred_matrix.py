@@ -182,8 +182,18 @@ class SparseMatrix:
         return np.concatenate(list(self.executor.map(call, lambda pair: piece(*pair), pieces)))
 
     def with_shuffled_columns(self, rng: np.random.Generator) -> SparseMatrix:
-        """The same columns, but independent."""
-        return SparseMatrix(shuffled_columns(self.entries, rng), self.executor)
+        """The same columns, but independent.
+
+        Each is turned round by a number of rows of its own, after one shuffle of all rows.
+        """
+        entries = self.entries.tocoo(copy=False)
+        turns = rng.integers(self.n_rows, size=self.n_columns)
+        rows = rng.permutation(self.n_rows)[entries.row]
+        rows += turns[entries.col]
+        rows %= self.n_rows
+        rows = rows.astype(entries.row.dtype, copy=False)  # wide indices would widen all of them
+        places = (entries.data, (rows, entries.col))
+        return SparseMatrix(scipy.sparse.csr_array(places, entries.shape), self.executor)
 
 
 CentredMatrix: TypeAlias = DenseMatrix | SparseMatrix
@@ -251,17 +261,3 @@ def row_pieces(values: scipy.sparse.csr_array) -> list[scipy.sparse.csr_array]:
         return part
 
     return [piece(rows) for rows in ranges(values.shape[0], CHUNK)]
-
-
-def shuffled_columns(
-    values: scipy.sparse.csr_array, rng: np.random.Generator
-) -> scipy.sparse.csr_array:
-    """Every column turned round by a number of rows of its own, after one shuffle of all rows."""
-    n_rows, n_columns = values.shape
-    entries = values.tocoo(copy=False)
-    turns = rng.integers(n_rows, size=n_columns)
-    rows = rng.permutation(n_rows)[entries.row]
-    rows += turns[entries.col]
-    rows %= n_rows
-    rows = rows.astype(entries.row.dtype, copy=False)  # wide indices would widen all of them
-    return scipy.sparse.csr_array((entries.data, (rows, entries.col)), values.shape)

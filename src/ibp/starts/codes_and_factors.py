@@ -27,7 +27,7 @@ class CodesAndFactors:
         return int(self.codes.shape[1])
 
     def binary(self) -> CodesAndFactors:
-        """With codes between zero and one.
+        """The same start with codes between zero and one.
 
         Real codes are cut at half of the largest that their feature has, and the factors take on
         their scale.

@@ -103,10 +103,7 @@ def pair_weights(matrix: DenseMatrix) -> FloatArray:
 
 
 def settle(
-    matrix: DenseMatrix,
-    directions: FloatArray,
-    n_rounds: int,
-    should_stop: Callable[[], bool],
+    matrix: DenseMatrix, directions: FloatArray, n_rounds: int, should_stop: Callable[[], bool]
 ) -> FloatArray:
     """Fill from the directions, then let them settle."""
     if matrix.fill is None or len(matrix.fill[1]) < directions.shape[1]:

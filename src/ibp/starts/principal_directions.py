@@ -51,7 +51,7 @@ def principal_directions(
 def exact_directions(
     matrix: DenseMatrix, n_components: int | None, bound: int, noise: Noise | None
 ) -> tuple[FloatArray, Noise]:
-    """By decomposing the moments."""
+    """The directions of a matrix that is small enough, by decomposing its moments."""
     moments = matrix.moments(matrix.block)
     if noise is None:
         eigenvalues = falling_eigenvalues(moments)
@@ -71,7 +71,7 @@ def iterated_directions(
     rng: np.random.Generator,
     should_stop: Callable[[], bool],
 ) -> tuple[FloatArray, Noise]:
-    """For matrices that are too large, or sparse."""
+    """The directions of a matrix that is too large for that, or sparse, by iteration."""
     directions, eigenvalues = iterated_subspace(matrix, bound, rng, should_stop)
     if noise is None:
         if isinstance(matrix, SparseMatrix):
@@ -88,15 +88,12 @@ def iterated_directions(
 
 
 def how_many(n_components: int | None, bound: int, noise: Noise) -> int:
-    """Directions to keep."""
+    """How many directions to keep."""
     return min(noise.n_above if n_components is None else n_components, bound)
 
 
 def iterated_subspace(
-    matrix: CentredMatrix,
-    n_leading: int,
-    rng: np.random.Generator,
-    should_stop: Callable[[], bool],
+    matrix: CentredMatrix, n_leading: int, rng: np.random.Generator, should_stop: Callable[[], bool]
 ) -> tuple[FloatArray, FloatArray]:
     """Directions, strongest first, and eigenvalues, by subspace iteration from a random start."""
     width = min(n_leading + OVERSAMPLING, matrix.n_rows, matrix.n_columns)

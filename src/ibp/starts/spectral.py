@@ -92,7 +92,7 @@ def spectral_codes(
 
 
 def no_features(n_rows: int, noise_std: float, n_above_edge: int) -> SpectralCodes:
-    """Nothing was found."""
+    """The answer if nothing was found."""
     return SpectralCodes(
         np.zeros((n_rows, 0), dtype=np.uint8), np.zeros(0), noise_std, n_above_edge
     )

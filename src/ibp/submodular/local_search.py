@@ -25,6 +25,9 @@ from ibp.submodular.marginals import (
 )
 from ibp.submodular.records import Marginals
 
+# In place of an element. A plain -1 would have functions compiled for that number, too.
+NONE = np.int64(-1)
+
 
 @kernel
 def lower_bound(terms):
@@ -67,7 +70,7 @@ def climb(terms, chosen, marginals, noise, rate, value, floor, limit):
         while True:
             least = max(noise, rate * (value - floor))
             best_gain = least
-            best = -1
+            best = NONE
             for k in range(n):
                 if not chosen[k]:
                     gain = gain_of_adding(k, terms, marginals)
@@ -80,7 +83,7 @@ def climb(terms, chosen, marginals, noise, rate, value, floor, limit):
             flip(best, terms, chosen, marginals)
             value += best_gain
         best_gain = least
-        best = -1
+        best = NONE
         for k in range(n):
             if chosen[k]:
                 gain = gain_of_removing(k, terms, marginals)
@@ -124,8 +127,8 @@ def best_exchange(terms, chosen, marginals, least):
     quadratic, group, gains = terms.quadratic, terms.group, marginals.gains
     n = chosen.shape[0]
     best_gain = least
-    best_out = -1
-    best_in = -1
+    best_out = NONE
+    best_in = NONE
     for i in range(n):
         if not chosen[i]:
             continue

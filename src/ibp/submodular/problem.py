@@ -10,7 +10,6 @@ least-squares problem, which is what the exact optimiser needs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,10 +41,9 @@ class Problem:
     group_values: FloatArray = field(default_factory=lambda: np.empty((0, 1)))
 
     def __post_init__(self) -> None:
-        as_float: Any = lambda a: np.ascontiguousarray(a, dtype=np.float64)  # noqa: E731
-        object.__setattr__(self, "linear", as_float(self.linear))
-        object.__setattr__(self, "quadratic", as_float(self.quadratic))
-        object.__setattr__(self, "group_values", as_float(self.group_values))
+        for name in ("linear", "quadratic", "group_values"):
+            array = np.ascontiguousarray(getattr(self, name), dtype=np.float64)
+            object.__setattr__(self, name, array)
         n = self.linear.shape[0]
         group = np.asarray(self.group, dtype=np.int64)
         if group.size == 0:

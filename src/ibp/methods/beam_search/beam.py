@@ -67,7 +67,7 @@ class Children(NamedTuple):
     codes: CodeArray
 
     def best_first(self) -> Children:
-        """In order of their scores."""
+        """The same children in order of their scores."""
         order = np.argsort(-self.scores, kind="stable")
         return Children._make(part[order] for part in self)
 
@@ -136,7 +136,7 @@ class OrderedRows:
         return values * observed[:, observations.layout.group_of_position], observed
 
     def row(self, n: int) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
-        """The n-th row."""
+        """Values and observed column groups of the n-th row."""
         if not self._begin <= n < self._end:
             self._begin, self._end = n, min(n + ROWS_AT_ONCE, self.order.size)
             self._values, self._observed = self.between(self._begin, self._end)

@@ -170,11 +170,7 @@ class BeamSearchMethod:
         return relative_change(state.fit.score + unit, score_before + unit) < PASS_GAIN
 
     def report(
-        self,
-        context: Context,
-        state: BeamSearchState,
-        n_changed: int = 0,
-        finished: bool = False,
+        self, context: Context, state: BeamSearchState, n_changed: int = 0, finished: bool = False
     ) -> SweepRecord:
         """Evaluate a state."""
         evaluator = Evaluator(context, self.intercept_std)

@@ -39,13 +39,13 @@ class Residual:
     codes: FloatArray
     components: FloatArray
 
-    def scores(self, direction: FloatArray) -> FloatArray:
-        """Times a direction."""
+    def times(self, direction: FloatArray) -> FloatArray:
+        """The residual times a direction."""
         explained = self.codes @ (self.components @ direction)
         return np.asarray(self.values @ direction - explained, dtype=np.float64)
 
-    def pulled_by(self, weights: FloatArray) -> FloatArray:
-        """Transposed, times weights of the rows."""
+    def transposed_times(self, weights: FloatArray) -> FloatArray:
+        """The transposed residual times weights of the rows."""
         explained = (weights @ self.codes) @ self.components
         return np.asarray(weights @ self.values - explained, dtype=np.float64)
 
@@ -59,7 +59,7 @@ class Residuals:
     components: FloatArray
 
     def of(self, rows: slice) -> Residual:
-        """Those of some rows."""
+        """The residual of some rows."""
         codes = self.codes[rows]
         if self.observations.sparse:
             return Residual(self.observations.rows(rows), codes, self.components)
@@ -74,20 +74,20 @@ class Residuals:
 def pull_by_weights(task: tuple[Residuals, FloatArray], rows: slice) -> FloatArray:
     """R'u of some rows for weights u."""
     residuals, weights = task
-    return residuals.of(rows).pulled_by(weights[rows])
+    return residuals.of(rows).transposed_times(weights[rows])
 
 
 def pull_by_scores(task: tuple[Residuals, FloatArray], rows: slice) -> FloatArray:
     """R'u of some rows for u = max(R d, 0)."""
     residuals, direction = task
     residual = residuals.of(rows)
-    return residual.pulled_by(np.maximum(residual.scores(direction), 0.0))
+    return residual.transposed_times(np.maximum(residual.times(direction), 0.0))
 
 
 def scores_of_rows(task: tuple[Residuals, FloatArray], rows: slice) -> FloatArray:
     """R d of some rows."""
     residuals, direction = task
-    return residuals.of(rows).scores(direction)
+    return residuals.of(rows).times(direction)
 
 
 def positive_direction(parts: Iterable[FloatArray], n_features: int) -> FloatArray:

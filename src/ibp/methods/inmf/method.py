@@ -32,8 +32,7 @@ it is that bound exactly. As EP is no ascent, L may fall between sweeps; in prac
 
 **The number of features** starts at one. When L has come to rest a feature is added, and kept if L
 comes to rest higher than before; the method ends when no addition is. A new feature is guided by
-the residual X - E[Z] E[A]: its positive leading direction is sought by a few power iterations, and
-the rows' scores along it are cut in two (`ibp.starts.two_modes`).
+the residual X - E[Z] E[A] (`ibp.methods.inmf.growth`).
 """
 
 from __future__ import annotations
@@ -48,12 +47,7 @@ from ibp.data import Layout, Observations
 from ibp.kernels.nonnegative_sites import Posterior, Settings, Sites, update_sites
 from ibp.methods.base import SweepRecord
 from ibp.methods.context import Context, never
-from ibp.methods.inmf.candidate import (
-    Candidate,
-    code_entropy,
-    objective,
-    updated_hyperparameters,
-)
+from ibp.methods.inmf.candidate import Candidate, code_entropy, objective, updated_hyperparameters
 from ibp.methods.inmf.growth import new_feature
 from ibp.methods.row_forms import RowForms
 from ibp.methods.soft_rows import FrozenMeanField, RowTask, ascend_rows

@@ -1,17 +1,12 @@
 """How common the features are, in the finite and the infinite model (Doshi-Velez et al. 2009).
 
-Finite, a beta-Bernoulli model:
+`ibp.model.beta_sticks` states the two models. The prior's part of logit nu_nk is
 
-    pi_k ~ Beta(alpha / K, 1),  z_nk ~ Bernoulli(pi_k)
-    theta_k = E ln pi_k - E ln(1 - pi_k) = digamma(a_k) - digamma(b_k) .
+    finite:    theta_k = E ln pi_k - E ln(1 - pi_k)
+    infinite:  theta_k = E ln pi_k - B_k ,
 
-Infinite, by breaking sticks, truncated at K of them:
-
-    v_k ~ Beta(alpha, 1),  pi_k = v_1 ... v_k,  z_nk ~ Bernoulli(pi_k)
-    theta_k = E ln pi_k - B_k,
-
-where B_k is the multinomial lower bound of E ln(1 - pi_k), see `ibp.model.beta_sticks`; what is
-climbed is a bound of the K-truncated model's evidence.
+where B_k is the multinomial lower bound of E ln(1 - pi_k); what is climbed is a bound of the
+K-truncated model's evidence.
 """
 
 from __future__ import annotations
@@ -36,27 +31,14 @@ TURNS = 10
 class Sticks(BetaSticks, ABC):
     """q of how common the features are, under a prior Beta(share * alpha, 1) of each stick."""
 
-    @classmethod
-    @abstractmethod
-    def of_prior(cls, n_components: int, alpha: float) -> Self:
-        """The sticks before anything is seen."""
-
     @property
     @abstractmethod
     def share(self) -> float:
         """What part of alpha the prior of one stick has."""
 
     @abstractmethod
-    def log_odds(self) -> FloatArray:
-        """theta_k, the prior's part of logit nu_nk, the same for all rows."""
-
-    @abstractmethod
-    def updated(self, usage: FloatArray, n_samples: int, alpha: float) -> Self:
-        """Sticks for probabilities of Z with the column sums ``usage``, and E[alpha]."""
-
-    @abstractmethod
     def assignment_bound(self, usage: FloatArray, n_samples: int) -> float:
-        """E ln p(Z | sticks), or a lower bound of it."""
+        """E ln p(Z | sticks), or a lower bound of it; ``usage`` has the column sums of nu."""
 
     def bound(self, usage: FloatArray, n_samples: int, alpha: Hyperparameter) -> float:
         """The prior's part of the bound: E ln p(Z | sticks) + E ln p(sticks | alpha) + H."""
@@ -85,7 +67,7 @@ class FiniteSticks(Sticks):
         return 1.0 / self.first.size
 
     def log_odds(self) -> FloatArray:
-        """theta_k."""
+        """theta_k, the prior's part of logit nu_nk, the same for all rows."""
         return self.mean_log_odds
 
     def updated(self, usage: FloatArray, n_samples: int, alpha: float) -> Self:
@@ -112,7 +94,7 @@ class InfiniteSticks(Sticks):
         return 1.0
 
     def log_odds(self) -> FloatArray:
-        """theta_k."""
+        """theta_k, the prior's part of logit nu_nk, the same for all rows."""
         return np.asarray(np.cumsum(self.mean_log) - complement_bounds(self))
 
     def updated(self, usage: FloatArray, n_samples: int, alpha: float) -> Self:

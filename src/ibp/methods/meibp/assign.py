@@ -18,8 +18,9 @@ from ibp.blas import single_threaded_blas
 from ibp.data import Observations
 from ibp.kernels.block_rows import improve_rows
 from ibp.kernels.records import Outcome
+from ibp.methods.context import never
 from ibp.methods.row_forms import SearchForms, gaps_of
-from ibp.parallel import Executor, ranges
+from ibp.parallel import Executor, map_until, ranges
 from ibp.submodular import OPTIMIZERS
 from ibp.submodular.maximize import DOUBLE_GREEDIES
 from ibp.submodular.records import Search
@@ -47,7 +48,7 @@ class FrozenModel:
         executor: Executor,
         *,
         with_losses: bool = False,
-        should_stop: Callable[[], bool] = lambda: False,
+        should_stop: Callable[[], bool] = never,
     ) -> tuple[npt.NDArray[np.uint8], FloatArray]:
         """Assignments and, if asked for, what the row objective loses when a bit flips.
 
@@ -81,12 +82,9 @@ class FrozenModel:
                 search,
                 uniforms,
                 with_losses,
-                should_stop,
             )
             pieces = ranges(n_rows, observations.piece_rows)
-            for rows, (bits, lost) in zip(
-                pieces, executor.map(assign_piece, task, pieces), strict=True
-            ):
+            for rows, (bits, lost) in map_until(should_stop, executor, assign_piece, task, pieces):
                 chosen[rows] = bits
                 if with_losses:
                     losses[rows] = lost
@@ -101,7 +99,6 @@ class AssignmentTask(NamedTuple):
     search: Search
     uniforms: FloatArray | None
     with_losses: bool
-    should_stop: Callable[[], bool]
 
 
 def assign_piece(task: AssignmentTask, rows: slice) -> tuple[npt.NDArray[np.uint8], FloatArray]:
@@ -110,8 +107,6 @@ def assign_piece(task: AssignmentTask, rows: slice) -> tuple[npt.NDArray[np.uint
     n, k = rows.stop - rows.start, task.log_odds.size
     chosen = np.zeros((n, k), dtype=np.uint8)
     losses = np.zeros((n if task.with_losses else 0, k))
-    if task.should_stop():
-        return chosen, losses
     improve_rows(
         np.asarray(observations.rows(rows) @ forms.components.T),
         task.log_odds,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ from ibp.methods.meibp.start import Start, StartingPoint
 from ibp.methods.meibp.state import MEIBPState
 from ibp.model import Factors
 from ibp.starts.spectral import SpectralCodes, spectral_codes
+
+if TYPE_CHECKING:
+    from ibp.methods.meibp.method import MEIBPMethod
 
 # Rows that the start is sought on: enough for independent components of so many features.
 SAMPLE_ROWS, ROWS_PER_FEATURE = 5_000, 100
@@ -44,7 +47,7 @@ class CodesStart:
         """Features to start with."""
         return int(self.assignments.shape[1])
 
-    def draw(self, method: Any, context: Context) -> StartingPoint:
+    def draw(self, method: MEIBPMethod, context: Context) -> StartingPoint:
         """A starting point."""
         observations = context.observations
         k, d = self.assignments.shape[1], observations.n_features
@@ -84,7 +87,7 @@ class SampledStart(ABC):
         """Features to start with at most."""
         return self.n_components or min(MOST_COMPONENTS, n_samples)
 
-    def draw(self, method: Any, context: Context) -> StartingPoint:
+    def draw(self, method: MEIBPMethod, context: Context) -> StartingPoint:
         """A starting point."""
         observations = context.observations
         most = self.most_components(observations.n_samples)
@@ -104,7 +107,7 @@ class SampledRandomStart(SampledStart):
     """A random start that has taken shape on the sample."""
 
     def compete(self, trial: Trial, most: int) -> None:
-        """One candidate."""
+        """Run the one candidate."""
         trial.run(RandomStart(most))
 
 
@@ -137,7 +140,7 @@ def describe(codes: SpectralCodes) -> tuple[int, bool]:
 class Trial:
     """Short runs on a sample, of which the best by evidence is kept."""
 
-    def __init__(self, method: Any, context: Context) -> None:
+    def __init__(self, method: MEIBPMethod, context: Context) -> None:
         self.method = method
         self.context = context
         self.best: MEIBPState | None = None
@@ -175,14 +178,14 @@ class Trial:
 def sample_rows(
     n_samples: int, n_components: int, rng: np.random.Generator
 ) -> npt.NDArray[np.int64] | None:
-    """Some of the rows, or None for all."""
+    """Draw some of the rows; None stands for all of them."""
     n_rows = max(SAMPLE_ROWS, ROWS_PER_FEATURE * n_components)
     if n_samples <= n_rows:
         return None
     return np.sort(rng.choice(n_samples, n_rows, replace=False)).astype(np.int64)
 
 
-def extended(method: Any, trial: Trial, context: Context) -> StartingPoint:
+def extended(method: MEIBPMethod, trial: Trial, context: Context) -> StartingPoint:
     """The features that a trial found in a sample, assigned to all rows."""
     observations, sample, state = context.observations, trial.context.observations, trial.best
     assert state is not None

@@ -124,7 +124,7 @@ def apply_change(observations: Observations, state: MEIBPState, change: Change) 
 
 
 class BlockTask(NamedTuple):
-    """What the pieces of a block read; nothing of it changes while they run.
+    """What the pieces of a block read; of it, no row changes before its own piece is done.
 
     Attributes
     ----------
@@ -357,7 +357,8 @@ def visit_one_by_one(
         new = old.copy()
         changed, proven = visit_rows(
             which,
-            products - own_forms.constant[form_of_row],
+            np.multiply(products, own_forms.scale, dtype=np.float64)
+            - own_forms.constant[form_of_row],
             form_of_row,
             own_forms.quadratic,
             prepared,

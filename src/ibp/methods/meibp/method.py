@@ -9,12 +9,12 @@ the cold row search of the paper's authors, which is there to reproduce their nu
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from ibp.data import Observations, all_rows
+from ibp.data import Observations
 from ibp.kernels.records import DataArrays, InterceptArrays, LayoutArrays, Schedule
 from ibp.methods.base import SweepRecord
 from ibp.methods.chunks import in_chunks
@@ -226,7 +226,10 @@ class MEIBPMethod:
         position, n_changed, n_proven, dirty = sweep_rows(
             Schedule(rows, first, last, state.block_size, dirty),
             DataArrays(
-                all_rows(observations.source), observations.centre, observations.column_sums
+                observations.source.rows(consecutive(rows[first:last])),
+                observations.centre,
+                observations.column_sums,
+                noise_precision,
             ),
             LayoutArrays(
                 layout.column_order,
@@ -238,7 +241,6 @@ class MEIBPMethod:
             state.assignments,
             state.sums(),
             state.row_context(),
-            noise_precision,
             exact_search(self, state),
             self.uniforms(context.rng, last - first, state.n_components),
         )
@@ -326,3 +328,9 @@ class MEIBPMethod:
         """Update the hyperparameters that are learned."""
         if state.hyperparameters.learned:
             state.hyperparameters = self.bound(context, state).updated_hyperparameters()
+
+
+def consecutive(rows: npt.NDArray[np.int64]) -> Any:
+    """Rows as a slice if they follow one another, so that they need not be copied."""
+    in_order = slice(int(rows[0]), int(rows[0]) + rows.size)
+    return in_order if (rows == np.arange(in_order.start, in_order.stop)).all() else rows

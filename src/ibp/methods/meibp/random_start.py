@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ibp.data import Observations
 from ibp.methods.context import Context
-from ibp.methods.meibp.start import StartingMethod, StartingPoint
+from ibp.methods.meibp.start import StartingPoint
 from ibp.model import Intercept
 from ibp.parallel import ranges
+
+if TYPE_CHECKING:
+    from ibp.methods.meibp.method import MEIBPMethod
 
 ROWS_AT_ONCE = 4096
 
@@ -25,7 +29,7 @@ class RandomStart:
 
     n_components: int
 
-    def draw(self, method: StartingMethod, context: Context) -> StartingPoint:
+    def draw(self, method: MEIBPMethod, context: Context) -> StartingPoint:
         """A starting point."""
         observations, rng = context.observations, context.rng
         factor_std = method.hyperparameters.factor_std
@@ -46,7 +50,7 @@ class RandomStart:
         )
 
 
-def low_intercept(method: StartingMethod, observations: Observations) -> Intercept:
+def low_intercept(method: MEIBPMethod, observations: Observations) -> Intercept:
     """An intercept that leaves the features something to explain.
 
     At the column means it would explain all that the columns have in common, and features that

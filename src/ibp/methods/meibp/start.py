@@ -1,16 +1,18 @@
-"""What a start gives to a method."""
+"""What a start gives to a method, and the start from what the user has."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from ibp.data import Observations
 from ibp.methods.context import Context
 from ibp.model import Hyperparameters, Intercept
+
+if TYPE_CHECKING:
+    from ibp.methods.meibp.method import MEIBPMethod
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -29,24 +31,36 @@ class StartingPoint:
     hyperparameters: Hyperparameters | None = None
 
 
-class StartingMethod(Protocol):
-    """What a start needs to know of the method that it is for."""
-
-    @property
-    def hyperparameters(self) -> Hyperparameters:
-        """Those to begin with."""
-        ...
-
-    def initial_intercept(
-        self, observations: Observations, known: FloatArray | None = None
-    ) -> Intercept:
-        """The intercept before the first sweep, at known offsets if there are any."""
-        ...
-
-
 class Start(Protocol):
     """A way to begin."""
 
-    def draw(self, method: Any, context: Context) -> StartingPoint:
+    def draw(self, method: MEIBPMethod, context: Context) -> StartingPoint:
         """Find a starting point for a method."""
         ...
+
+
+@dataclass(frozen=True)
+class GivenStart:
+    """A start from given assignments and factors, in the user's column order."""
+
+    assignments: npt.NDArray[np.uint8]
+    location: FloatArray
+    scale: FloatArray
+    intercept: FloatArray | None = None
+
+    @property
+    def n_components(self) -> int:
+        """Features to start with."""
+        return int(self.assignments.shape[1])
+
+    def draw(self, method: MEIBPMethod, context: Context) -> StartingPoint:
+        """A starting point."""
+        observations, intercept = context.observations, None
+        if self.intercept is not None:
+            intercept = method.initial_intercept(observations, self.intercept)
+        return StartingPoint(
+            np.ascontiguousarray(self.assignments, dtype=np.uint8).copy(),
+            observations.layout.arrange(self.location),
+            observations.layout.arrange(self.scale),
+            intercept,
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -55,7 +55,7 @@ class MEIBPState(State):
         intercept: Intercept,
         hyperparameters: Hyperparameters,
     ) -> Self:
-        """Sum up the statistics."""
+        """Make a state, summing up its statistics."""
         return cls(
             assignments,
             column_hashes(assignments),
@@ -108,11 +108,15 @@ class MEIBPState(State):
             self.hyperparameters.factor_precision.mean,
         )
         pieces = ranges(layout.n_features, COLUMNS_AT_ONCE)
-        updates = context.executor.map(updated_columns, task, pieces)
-        for columns, (factors, offset) in zip(pieces, updates, strict=True):
-            for whole, part in zip(self.factor_arrays(), factors, strict=True):
-                whole[:, columns] = part
-            self.intercept.mean[columns] = offset
+        updates = list(context.executor.map(updated_columns, task, pieces))
+        if len(updates) == 1:
+            factors, offset = updates[0]
+        else:
+            parts, offsets = zip(*updates, strict=True)
+            factors = FactorArrays(*(np.hstack(part) for part in zip(*parts, strict=True)))
+            offset = np.concatenate(offsets)
+        self.factors = Factors(*factors)
+        self.intercept = replace(self.intercept, mean=offset)
 
     def update_intercept(self, context: Context) -> None:
         """The intercept that suits the factors."""
@@ -186,8 +190,11 @@ def updated_columns(task: FactorTask, columns: slice) -> tuple[FactorArrays, Flo
         int(np.searchsorted(group_start, columns.stop, side="left")),
     )
     width = columns.stop - columns.start
-    own = Sums(sums.gram[groups], sums.totals[groups], sums.cross[:, columns].copy(), sums.counts)
-    factors = FactorArrays(*(part[:, columns].copy() for part in task.factors))
+    cross = np.ascontiguousarray(sums.cross[:, columns])
+    own = Sums(sums.gram[groups], sums.totals[groups], cross, sums.counts)
+    # All but the means are overwritten without being read.
+    location, scale, variance = (np.empty_like(cross) for _ in range(3))
+    factors = FactorArrays(location, scale, task.factors.mean[:, columns].copy(), variance)
     intercept = InterceptArrays(
         task.intercept.mean[columns].copy(), task.intercept.response[columns]
     )

@@ -174,7 +174,7 @@ class UncollapsedGibbsMethod(Sampler[UncollapsedGibbsState]):
         )
 
     def _sample_hyperparameters(self, context: Context, state: UncollapsedGibbsState) -> None:
-        """Those that are learned, given the rest."""
+        """Draw the hyperparameters that are learned, given the rest."""
         beliefs, values = self.hyperparameters, state.values
         observations, rng = context.observations, context.rng
         values.noise_precision = beliefs.noise_precision.draw(
