@@ -1,4 +1,4 @@
-"""What does a machine's first fit wait for?
+"""What a machine's first fit waits for.
 
 A default fit of 300 digits in a process of its own, with an empty cache of compiled code and again
 with the cache that it left: the difference is compilation. Median of several.
