@@ -40,6 +40,12 @@ def nothing_left_behind():
     pyplot.close("all")
 
 
+@pytest.fixture(autouse=True)
+def no_figures_of_other_tests():
+    """Examples of the documentation leave theirs open, in whatever order tests are run."""
+    pyplot.close("all")
+
+
 @pytest.fixture
 def ax():
     """An Axes that pyplot knows nothing of, beside another one."""
