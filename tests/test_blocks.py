@@ -405,7 +405,7 @@ def test_threads_change_no_bit(monkeypatch, kind, changes):
     monkeypatch.setattr("ibp.data.observations.PIECE_ROWS", 16)
     monkeypatch.setattr("ibp.data.observations.SPARSE_PIECE_ROWS", 16)
     monkeypatch.setattr("ibp.data.summary.ROWS_AT_ONCE", 16)
-    monkeypatch.setattr("ibp.methods.meibp.state.COLUMNS_AT_ONCE", 4)
+    monkeypatch.setattr("ibp.methods.meibp.state.SMALLEST_PIECE", 4)
     patched = [
         monkeypatch.setattr(module, "CHUNK", 64)
         for name, module in sys.modules.items()

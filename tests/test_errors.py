@@ -27,7 +27,7 @@ def caught(kind, call, *arguments):
 
 def test_a_sentence_is_made_of_the_fields():
     error = errors.InputError(
-        "has an infinity in {place}", "Remove the row", about="X", row=4, columns=[2]
+        f"has an infinity in {errors.PLACE}", "Remove the row", about="X", row=4, columns=[2]
     )
     assert (error.row, error.column, error.file, error.cure) == (4, 2, None, "Remove the row")
     assert str(error) == "X has an infinity in row 4, column 2. Remove the row."
@@ -47,8 +47,19 @@ def test_a_place_without_words_for_it_follows_the_file():
     )
 
 
+def test_what_a_cell_says_stays_as_it_is(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n1,2\n3,{place}\n")
+    assert 'column "b", holds "{place}"' in str(caught(errors.DataFileError, read_table, path))
+
+
+def test_no_full_stop_is_put_behind_an_address():
+    error = errors.InputError("X is wrong, see https://example.org/a")
+    assert str(error).endswith("/a")
+
+
 def test_many_columns_are_counted():
-    error = errors.InputError("has gaps in {place}", about="X", columns=range(8))
+    error = errors.InputError(f"has gaps in {errors.PLACE}", about="X", columns=range(8))
     assert str(error).endswith("column 3, column 4 and 3 more.")
     assert error.columns == list(range(8))
 
@@ -73,7 +84,9 @@ def test_another_file_does_not_take_an_error_over():
     ],
 )
 def test_errors_have_a_type_of_python_and_survive_pickling(kind, base):
-    error = kind("is {place}", "mend it", file="a.csv", row=0, columns=[1], names=["u", "v"])
+    error = kind(
+        f"is {errors.PLACE}", "mend it", file="a.csv", row=0, columns=[1], names=["u", "v"]
+    )
     assert isinstance(error, base) and isinstance(error, errors.InputError)
     copy = pickle.loads(pickle.dumps(error))
     assert str(copy) == str(error) == 'a.csv is row 1, column "v"; mend it.'
@@ -143,7 +156,7 @@ def test_the_command_line_counts_and_names_as_the_file_does(capsys):
         session(quiet=False, json=False),
         places_named(table),
     ):
-        warnings.warn(errors.DataWarning("See {place}", columns=[0]), stacklevel=1)
+        warnings.warn(errors.DataWarning(f"See {errors.PLACE}", columns=[0]), stacklevel=1)
         ibp.MEIBP().fit(np.where(np.eye(3, 2) == 1, np.inf, 1.0))
     assert left.value.exit_code == 2
     note, error = capsys.readouterr().err.splitlines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 import warnings
 
@@ -153,6 +154,21 @@ def test_blocks_of_a_given_sparse_source_are_put_in_order():
     assert block.dtype == np.float64
     assert_array_equal(block.toarray(), [[6, 0, 1]])
     assert values.nnz == 3
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ((25, 7), "a block of shape (20, 7) when asked for 25 rows of 7 columns"),
+        ((20, 8), "a block of shape (1, 7) when asked for 1 row of 8 columns"),
+        ((20,), "gives rows but has the shape (20,)"),
+    ],
+)
+def test_a_source_that_gives_other_rows_than_it_says_is_refused(shape, words):
+    source = HomeMadeRows(np.random.default_rng(0).random((20, 7)))
+    source.shape = shape
+    with pytest.raises(InvalidValueError, match=re.escape(words)):
+        ibp.MEIBP(2, max_iter=2).fit(source)
 
 
 def test_what_is_a_source_is_told_by_what_it_has(X):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike, fspath
 
+# In a problem's words, where row and columns are to stand; no text of a user's has it.
+PLACE = "\0"
 # Columns that a sentence names one by one.
 MOST_NAMED = 5
 
@@ -34,7 +36,7 @@ class Explained(Exception):
     Parameters
     ----------
     problem : str
-        What is wrong: a whole sentence, or one that begins with what it is about. ``{place}`` in it
+        What is wrong: a whole sentence, or one that begins with what it is about. `PLACE` in it
         stands for row and columns; without that, they follow what it is about.
     cure : str
         What to do; a sentence of its own if it begins with a capital.
@@ -104,15 +106,16 @@ class Explained(Exception):
 
     def __str__(self) -> str:
         place, text = self.place, self.problem
-        if "{place}" in text:
-            text = text.replace("{place}", place)
+        if PLACE in text:
+            text = text.replace(PLACE, place)
         elif place:
             text = f", {place}, {text}"
         if self.about:
             text = self.about + (text if text.startswith(",") else f" {text}")
         if self.cure:
             text += (". " if self.cure[0].isupper() else "; ") + self.cure
-        return text if text.endswith((".", "!", "?")) else f"{text}."
+        ended = text.endswith((".", "!", "?")) or text.rpartition(" ")[2].startswith("https://")
+        return text if ended else f"{text}."
 
 
 class InputError(Explained):

@@ -15,6 +15,7 @@ from sklearn.utils.validation import _get_feature_names, validate_data
 from ibp.data.source import RowSource, as_source, is_source
 from ibp.data.summary import ROWS_AT_ONCE, Summary
 from ibp.errors import (
+    PLACE,
     InvalidTypeError,
     InvalidValueError,
     NegativeEntriesWarning,
@@ -55,6 +56,12 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> RowSource:
             "Encode them as numbers; use NaN for missing values",
             about="X",
         )
+    if is_source(X) and len(X.shape) != 2:
+        raise InvalidValueError(
+            f"gives rows but has the shape {tuple(X.shape)}",
+            "it must be the numbers of rows and columns",
+            about="X",
+        )
     mapped = isinstance(X, np.memmap) and X.ndim == 2 and X.dtype.kind in NUMBERS
     source = as_source(X) if mapped or is_source(X) else None
     looked_at = X
@@ -93,13 +100,13 @@ def check_range(summary: Summary, source: RowSource, X: Any, *, fitting: bool) -
     largest = summary.largest
     if np.isinf(largest):
         raise InvalidValueError(
-            "has an infinity in {place}",
+            f"has an infinity in {PLACE}",
             "Replace it by NaN if the value is missing, or remove the row",
             **_first(np.isinf, source, X),
         )
     if largest > LARGEST:
         raise InvalidValueError(
-            f"has a value beyond {LARGEST:g} in {{place}}, too large to be squared and summed",
+            f"has a value beyond {LARGEST:g} in {PLACE}, too large to be squared and summed",
             "Divide the data by a constant",
             **_first(lambda values: np.abs(values) > LARGEST, source, X),
         )
@@ -116,7 +123,7 @@ def check_columns_observed(summary: Summary, X: Any) -> None:
     empty = np.flatnonzero(summary.counts == 0)
     if empty.size:
         raise InvalidValueError(
-            "has no observed value in {place}, so nothing can be learned of it",
+            f"has no observed value in {PLACE}, so nothing can be learned of it",
             "Remove such columns before fitting",
             about="X",
             columns=empty.tolist(),
@@ -128,8 +135,8 @@ def warn_about_data(summary: Summary, source: RowSource, X: Any, *, offset_free:
     """Warn of negative entries that nothing explains, and of columns on very different scales."""
     if offset_free and np.fmin.reduce(summary.lowest) < 0:
         negative = NegativeEntriesWarning(
-            "has negative entries, the first in {place}, and sums of nonnegative factors are never "
-            "negative",
+            f"has negative entries, the first in {PLACE}, and sums of nonnegative factors are "
+            "never negative",
             "Set fit_intercept=True, if the estimator has it, or shift the data as the paper "
             "does, X - np.nanmin(X); ibp never shifts it for you",
             **_first(lambda values: values < 0, source, X),
@@ -140,7 +147,7 @@ def warn_about_data(summary: Summary, source: RowSource, X: Any, *, offset_free:
     ratio = varying.max() / varying.min() if varying.size else 1.0
     if ratio > VARIANCE_RATIO:
         unequal = UnequalScalesWarning(
-            f"The variances of X's columns differ by a factor of {ratio:.0e} (largest in {{place}})"
+            f"The variances of X's columns differ by a factor of {ratio:.0e} (largest in {PLACE})"
             ". One noise level serves all columns, so the large ones will decide the fit",
             "If they are in different units, divide each by its standard deviation or maximum",
             columns=[int(np.argmax(variances))],
@@ -221,8 +228,7 @@ def _first_unreadable(X: Any) -> dict[str, Any] | None:
             except (TypeError, ValueError):
                 kind = "the text " if isinstance(cell, str | bytes) else ""
                 return {
-                    "problem": f"has {kind}{str(cell)[:40]!r} in {{place}}, where a number is "
-                    "needed",
+                    "problem": f"has {kind}{str(cell)[:40]!r} in {PLACE}, where a number is needed",
                     "cure": "Encode the column as numbers or drop it; use NaN for missing values",
                     "about": "X",
                     "row": row,

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from ibp.errors import InvalidValueError, counted
+
 Block = Any  # a dense array or a CSR array
 Rows = slice | npt.NDArray[np.integer]
 
@@ -95,7 +97,16 @@ class ConvertedRows:
 
     def rows(self, rows: Rows) -> Block:
         """Some rows."""
-        return _block(self._source.rows(rows), self.dtype)
+        block = _block(self._source.rows(rows), self.dtype)
+        n_rows = len(range(*rows.indices(self.shape[0]))) if isinstance(rows, slice) else len(rows)
+        if block.shape != (n_rows, self.shape[1]):
+            raise InvalidValueError(
+                f"gave a block of shape {block.shape} when asked for {counted(n_rows, 'row')} of "
+                f"{counted(self.shape[1], 'column')}",
+                "its shape must be that of all its rows together",
+                about="X",
+            )
+        return block
 
 
 def as_source(matrix: Any) -> RowSource:

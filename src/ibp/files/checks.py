@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ibp.errors import DataFileError, counted
+from ibp.errors import PLACE, DataFileError, counted
 from ibp.files.table import Table, pieces
 from ibp.files.wording import SMALLER, in_bytes
 
@@ -128,7 +128,7 @@ def check_table(table: Table) -> Table:
         if infinite.any():
             row, column = _place(table, start, infinite)
             raise DataFileError(
-                "has an infinity in {place}",
+                f"has an infinity in {PLACE}",
                 "leave the entry empty (NaN) if the value is missing, or remove the row",
                 row=row,
                 columns=[column],

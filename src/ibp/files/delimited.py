@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from ibp.errors import DataFileError, counted, quoted
+from ibp.errors import PLACE, DataFileError, counted, quoted
 from ibp.files.checks import ARROW_ROOM, has_room, new_matrix, too_large
 from ibp.files.options import Options, find_index, kept_columns
 from ibp.files.parquet import arrow_floats
@@ -114,7 +114,7 @@ def _detect(path: Path, options: Options) -> Layout:
         names = ["", *names]
     if names is not None and len(names) != n_cells:
         raise DataFileError(
-            f"has {counted(len(names), 'name')} in its header ({{place}}), but "
+            f"has {counted(len(names), 'name')} in its header ({PLACE}), but "
             f"{counted(n_cells, 'cell')} in its rows",
             "correct the header",
             line=header_lines,
@@ -390,7 +390,7 @@ def _rows(path: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:
 
 def _unreadable(line: int, error: csv.Error) -> DataFileError:
     return DataFileError(
-        f"cannot be split into cells from {{place}} on ({error})",
+        f"cannot be split into cells from {PLACE} on ({error})",
         "look for a quote that is not closed",
         line=line,
     )
@@ -405,7 +405,7 @@ def _not_utf8(path: Path, error: UnicodeDecodeError) -> DataFileError:
             except UnicodeDecodeError as place:
                 byte = content[place.start]
                 return DataFileError(
-                    f"is not UTF-8 text: {{place}} has the byte 0x{byte:02x} "
+                    f"is not UTF-8 text: {PLACE} has the byte 0x{byte:02x} "
                     f"({bytes([byte]).decode('latin-1')!r} in Latin-1)",
                     "save it as UTF-8",
                     line=line,

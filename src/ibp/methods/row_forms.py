@@ -72,7 +72,7 @@ class RowForms:
         weight = np.full(d, noise_precision, dtype=np.float64)
         scale = float(weight.max(initial=0.0)) or 1.0
         components = observations.layout.restore(mean * (weight / scale))
-        self.components = components.astype(observations.dtype)
+        self.components = components.astype(observations.dtype, copy=False)
         terms = mean * (observations.remaining_centre + (0.0 if offset is None else offset))
         if variance is not None:
             terms += 0.5 * variance

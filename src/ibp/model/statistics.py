@@ -103,6 +103,8 @@ def sums_of_rows(
 
 def times_by_group(matrices: FloatArray, layout: Layout, factors: FloatArray) -> FloatArray:
     """Matrices of the column groups, (G, K, K), times K x D factors: each column by its group's."""
+    if layout.n_groups == 1:
+        return np.asarray(matrices[0] @ factors)
     if layout.n_groups * NARROW_GROUP <= layout.n_features:
         product = np.empty_like(factors)
         for g in range(layout.n_groups):

@@ -25,8 +25,8 @@ from ibp.model import Factors, Hyperparameters, Intercept, Statistics
 from ibp.parallel import ranges
 
 FloatArray = npt.NDArray[np.float64]
-# Columns of q(A) that a thread updates at a time.
-COLUMNS_AT_ONCE = 256
+# q(A) is updated in so many pieces, none of fewer columns.
+PIECES, SMALLEST_PIECE = 8, 256
 ENTROPIES_AT_ONCE = 1 << 15
 
 
@@ -107,15 +107,12 @@ class MEIBPState(State):
             self.hyperparameters.noise_precision.mean,
             self.hyperparameters.factor_precision.mean,
         )
-        pieces = ranges(layout.n_features, COLUMNS_AT_ONCE)
-        updates = list(context.executor.map(updated_columns, task, pieces))
-        if len(updates) == 1:
-            factors, offset = updates[0]
-        else:
-            parts, offsets = zip(*updates, strict=True)
-            factors = FactorArrays(*(np.hstack(part) for part in zip(*parts, strict=True)))
-            offset = np.concatenate(offsets)
-        self.factors = Factors(*factors)
+        offset = np.empty_like(self.intercept.mean)
+        pieces = ranges(layout.n_features, max(SMALLEST_PIECE, -(-layout.n_features // PIECES)))
+        updates = context.executor.map(updated_columns, task, pieces)
+        for columns, (updated, offset[columns]) in zip(pieces, updates, strict=True):
+            for whole, part in zip(task.factors, updated, strict=True):
+                whole[:, columns] = part
         self.intercept = replace(self.intercept, mean=offset)
 
     def update_intercept(self, context: Context) -> None:
