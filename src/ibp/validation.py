@@ -131,7 +131,9 @@ def check_columns_observed(summary: Summary, X: Any) -> None:
         )
 
 
-def warn_about_data(summary: Summary, source: RowSource, X: Any, *, offset_free: bool) -> None:
+def warn_about_data(
+    summary: Summary, source: RowSource, X: Any, *, offset_free: bool, one_unit: bool
+) -> None:
     """Warn of negative entries that nothing explains, and of columns on very different scales."""
     if offset_free and np.fmin.reduce(summary.lowest) < 0:
         negative = NegativeEntriesWarning(
@@ -145,11 +147,12 @@ def warn_about_data(summary: Summary, source: RowSource, X: Any, *, offset_free:
     variances = summary.variances
     varying = variances[variances > 0]
     ratio = varying.max() / varying.min() if varying.size else 1.0
-    if ratio > VARIANCE_RATIO:
+    if one_unit and ratio > VARIANCE_RATIO:
         unequal = UnequalScalesWarning(
             f"The variances of X's columns differ by a factor of {ratio:.0e} (largest in {PLACE})"
             ". One noise level serves all columns, so the large ones will decide the fit",
-            "If they are in different units, divide each by its standard deviation or maximum",
+            "If they are in different units, divide each by its standard deviation or maximum, "
+            'or let each have its own, as MEIBP(noise="per_column") does',
             columns=[int(np.argmax(variances))],
             names=_get_feature_names(X),
         )

@@ -5,8 +5,10 @@ from ibp.data.observations import Observations
 from ibp.data.patterns import SharedPatterns
 from ibp.data.source import RowSource, all_rows, as_source
 from ibp.data.summary import Summary, summarize
+from ibp.data.units import ColumnUnits
 
 __all__ = [
+    "ColumnUnits",
     "Layout",
     "Observations",
     "RowSource",

@@ -8,6 +8,11 @@ The model describes X less a fixed ``centre`` per column: the column means if th
 so that it has a small number to learn, else zero. X is never centred in memory; sums over it are.
 Only in single precision, where products with a large offset would lose the digits that matter, rows
 have it subtracted before they are multiplied.
+
+Columns may have a unit each (`ibp.data.units`): then sums over X, and all that is
+learned from them, are in units of the columns, so that multiplying a column by a constant changes
+nothing. X itself stays in its own units, and what it is multiplied by is divided by them. A column
+without a unit, because it does not vary, takes no part.
 """
 
 from __future__ import annotations
@@ -22,8 +27,9 @@ from scipy import sparse
 
 from ibp.data.layout import Layout
 from ibp.data.patterns import MOST_FORMS, ROWS_FOR_A_FORM, SharedPatterns
-from ibp.data.source import RowSource, as_source, in_double_precision, is_sparse
+from ibp.data.source import RowSource, all_rows, as_source, in_double_precision, is_sparse
 from ibp.data.summary import COMPLETE, Summary, squares_fit, summarize
+from ibp.data.units import ColumnUnits
 from ibp.parallel import ranges
 
 FloatArray = npt.NDArray[np.float64]
@@ -34,6 +40,8 @@ PIECE_ROWS = 256
 SPARSE_PIECE_ROWS = 4096
 # Offsets of more standard deviations than this are subtracted from single-precision rows.
 FAR_OFF = 8.0
+# Entries beyond which a start works on the numbers as they are stored.
+LARGE = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -50,10 +58,20 @@ class Observations:
         Order and groups of the columns.
     group_rows : ndarray of shape (G,)
         How many rows observe each group.
-    centre, column_sums : ndarray of shape (D,)
-        The fixed centre, and the sums of the observed entries about it; in layout order.
+    centre : ndarray of shape (D,)
+        The fixed centre, in the data's units and layout order.
+    has_units : bool
+        Whether columns have units of their own.
+    unit : ndarray of shape (D,)
+        What one is in each column, in the data's units and layout order; else ones.
+    resolution : ndarray of shape (D,)
+        The width of what a recorded value stands for, in units of the columns and layout order;
+        else zeros.
+    column_sums, column_squares : ndarray of shape (D,)
+        Sums of the observed entries about the centre and of their squares; in units of the columns
+        and layout order.
     sum_of_squares : float
-        About the centre, over the observed entries.
+        The sum of all squares.
     subtracted : ndarray of shape (D,) or None
         What `rows` subtracts from the columns, in the user's order and X's precision.
     """
@@ -63,44 +81,79 @@ class Observations:
     layout: Layout
     group_rows: IntArray
     centre: FloatArray
+    has_units: bool
+    unit: FloatArray
+    resolution: FloatArray
     column_sums: FloatArray
+    column_squares: FloatArray
     sum_of_squares: float
     subtracted: npt.NDArray[np.floating] | None = None
 
     @classmethod
-    def from_array(cls, values: Any, *, centre: npt.ArrayLike | None = None) -> Observations:
-        """Find the patterns of a matrix; ``centre`` is zero unless given."""
-        return cls.from_summary(values, summarize(values), centre=centre)
+    def from_array(
+        cls,
+        values: Any,
+        *,
+        centre: npt.ArrayLike | None = None,
+        units: ColumnUnits | None = None,
+    ) -> Observations:
+        """Find the patterns of a matrix; the centre is zero and the unit one unless given."""
+        return cls.from_summary(values, summarize(values), centre=centre, units=units)
 
     @classmethod
     def from_summary(
-        cls, values: Any, summary: Summary, *, centre: npt.ArrayLike | None = None
+        cls,
+        values: Any,
+        summary: Summary,
+        *,
+        centre: npt.ArrayLike | None = None,
+        units: ColumnUnits | None = None,
     ) -> Observations:
-        """With a summary of the matrix, or of the source, that was made before."""
+        """With a summary of the matrix, or of the source, that was made before.
+
+        Columns whose unit is 0 take no part.
+        """
         source = as_source(values)
         if not squares_fit(summary.largest):
             source = in_double_precision(source)  # products would leave single precision
-        layout = Layout.of_groups(summary.column_group)
+        n_columns = source.shape[1]
+        layout = Layout.of_groups(summary.column_group, None if units is None else units.unit > 0)
         order = layout.column_order
-        about = np.zeros(order.size) if centre is None else np.asarray(centre, dtype=np.float64)
+        about = np.zeros(n_columns) if centre is None else np.asarray(centre, dtype=np.float64)
         offset = summary.means - about
+        unit, gap = np.ones(order.size), np.zeros(order.size)
+        spread = summary.std_within_columns
+        if units is not None:
+            unit, gap = units.unit[order], units.resolution[order] / units.unit[order]
+            spread = 1.0
+        squares = (summary.squares + summary.counts * offset**2)[order] / unit**2
+        total = float(summary.squares.sum() + summary.counts @ offset**2)
+        if units is not None:
+            total = float(squares.sum())
         single = source.dtype != np.float64 and not is_sparse(source)
-        far = np.abs(about).max(initial=0.0) > FAR_OFF * summary.std_within_columns
+        far = np.abs(about[order] / unit).max(initial=0.0) > FAR_OFF * spread
         return cls(
             source,
             summary,
             layout,
             summary.counts[order[layout.group_start[:-1]]] if order.size else order,
             about[order],
-            (summary.counts * offset)[order],
-            float(summary.squares.sum() + summary.counts @ offset**2),
+            units is not None,
+            unit,
+            gap,
+            (summary.counts * offset)[order] / unit,
+            squares,
+            total,
             about.astype(source.dtype) if single and far else None,
         )
 
     def take(self, rows: IntArray) -> Observations:
-        """Some of the rows, with the same centre."""
-        centre = self.layout.restore(self.centre)
-        return self.from_array(self.source.rows(rows), centre=centre)
+        """Some of the rows, with the same centre and units."""
+        restore = self.layout.restore
+        units = None
+        if self.has_units:
+            units = ColumnUnits(restore(self.unit), restore(self.resolution * self.unit))
+        return self.from_array(self.source.rows(rows), centre=restore(self.centre), units=units)
 
     @property
     def n_samples(self) -> int:
@@ -109,23 +162,34 @@ class Observations:
 
     @property
     def n_features(self) -> int:
-        """D."""
-        return self.source.shape[1]
+        """D, the number of columns that take part."""
+        return self.layout.n_features
 
-    @property
+    @cached_property
     def n_observed(self) -> int:
-        """Observed entries."""
-        return self.summary.n_observed
+        """Observed entries, of the columns that take part."""
+        return int(self.column_counts.sum())
+
+    @cached_property
+    def log_units(self) -> float:
+        """Sum over the observed entries of ln of their column's unit.
+
+        What a log-density of X in the data's units is less than one in units of the columns.
+        """
+        return float(self.column_counts @ np.log(self.unit))
 
     @property
     def log_unit(self) -> float:
         """ln of the root mean square of the observed entries, about the centre.
 
         A log-density of X depends on the unit of X: dividing X by c adds ln c per entry. Adding
-        ``log_unit`` per entry gives the density of X in units of its own root mean square.
+        ``log_unit`` per entry gives the density of X in units of its own root mean square, column
+        by column if the columns have units.
         """
-        mean_square = self.sum_of_squares / max(self.n_observed, 1)
-        return 0.5 * float(np.log(mean_square)) if mean_square > 0 else 0.0
+        n_observed = max(self.n_observed, 1)
+        mean_square = self.sum_of_squares / n_observed
+        of_all = 0.5 * float(np.log(mean_square)) if mean_square > 0 else 0.0
+        return of_all + self.log_units / n_observed
 
     @property
     def complete(self) -> bool:
@@ -200,10 +264,43 @@ class Observations:
 
     @property
     def remaining_centre(self) -> FloatArray:
-        """What of the centre is still in the rows that `rows` gives, in layout order."""
+        """What of the centre is still in the rows that `rows` gives, in units and layout order."""
         if self.subtracted is None:
-            return self.centre
-        return np.asarray(self.centre - self.layout.arrange(self.subtracted.astype(np.float64)))
+            return np.asarray(self.centre / self.unit)
+        rest = self.centre - self.layout.arrange(self.subtracted.astype(np.float64))
+        return np.asarray(rest / self.unit)
+
+    def sums_in_units(self, sums: npt.NDArray[np.floating]) -> FloatArray:
+        """Sums over rows (..., D) in the user's order and units, in layout order and units."""
+        return np.asarray(self.layout.arrange(sums) / self.unit)
+
+    def per_unit(self, by_position: FloatArray) -> FloatArray:
+        """What rows of X are multiplied by to give products with (..., D) in units of the columns.
+
+        In the user's column order.
+        """
+        return self.layout.restore(by_position / self.unit)
+
+    def in_memory(self) -> Any:
+        """All rows for a start that needs them at once: an array, NaN where missing, or CSR.
+
+        If columns have units, centred and in these; only the columns that take part. A matrix that
+        is not large is an array in double precision whatever it was, so that the same numbers have
+        the same start.
+        """
+        block = all_rows(self.source)
+        columns = np.sort(self.layout.column_order)
+        if self.n_samples * columns.size <= LARGE:
+            block = block.toarray() if self.sparse else block
+            block = block.astype(np.float64, copy=False)
+        if not self.has_units:
+            return block
+        centre, unit = (self.layout.restore(part)[columns] for part in (self.centre, self.unit))
+        if columns.size < self.layout.n_columns:
+            block = block[:, columns]
+        if sparse.issparse(block):
+            return block.multiply(1.0 / unit).tocsr().astype(block.dtype)
+        return ((block - centre) / unit).astype(block.dtype, copy=False)
 
     def missing_entries(self, rows: Any) -> tuple[IntArray, IntArray]:
         """What some rows miss: numbers among these rows, and layout positions, both sorted."""
@@ -213,6 +310,7 @@ class Observations:
             return row.astype(np.int64), position.astype(np.int64)
         row, column = missing_of(block)
         position = self.layout.position_of_column[column]
+        row, position = row[position >= 0], position[position >= 0]
         order = np.lexsort((position, row))
         return row[order], position[order]
 
@@ -239,7 +337,9 @@ class Observations:
             group_column = self.layout.column_order[self.layout.group_start[:-1]]
             return sparse.csr_array(np.isnan(block[:, group_column]).astype(np.float64))
         row, column = missing_of(block)
-        group = self.summary.column_group[column]
+        position = self.layout.position_of_column[column]
+        row, position = row[position >= 0], position[position >= 0]
+        group = self.layout.group_of_position[position]
         _, first = np.unique(row * n_groups + group, return_index=True)
         entries = (row[first], group[first])
         return sparse.csr_array((np.ones(first.size), entries), shape=(block.shape[0], n_groups))

@@ -12,7 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from ibp.blas import reconstruct
-from ibp.data import Observations, RowSource, all_rows, summarize
+from ibp.data import ColumnUnits, Observations, RowSource, all_rows, summarize
 from ibp.data.observations import missing_of
 from ibp.errors import InvalidValueError
 from ibp.estimators.fitting import IterativeEstimator
@@ -68,7 +68,11 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
         with self._executor() as executor:
             summary = summarize(source, executor)
         check_range(summary, source, X, fitting=False)
-        return Observations.from_summary(source, summary, centre=self.intercept_)
+        # In units of each column's noise, products keep to the range of single precision.
+        units = None
+        if np.ndim(self.noise_std_):
+            units = ColumnUnits(self.noise_std_, np.zeros_like(self.noise_std_))
+        return Observations.from_summary(source, summary, centre=self.intercept_, units=units)
 
     @abstractmethod
     def _codes(self, observations: Observations) -> npt.NDArray[Any]:

@@ -90,8 +90,8 @@ class BinaryFeatureModel(LatentFeatureModel):
     def _keep_hyperparameters(self, hyperparameters: Hyperparameters) -> None:
         """Make attributes of the posterior means."""
         self.alpha_ = float(hyperparameters.alpha.mean)
-        self.noise_std_ = hyperparameters.noise_std
-        self.factor_std_ = hyperparameters.factor_std
+        self.noise_std_ = float(hyperparameters.noise_std)
+        self.factor_std_ = float(hyperparameters.factor_std)
 
     def confidence(self, X: Any) -> FloatArray:
         """How sure each bit of a row is.

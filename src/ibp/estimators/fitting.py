@@ -21,8 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from ibp.blas import single_threaded_blas
-from ibp.data.observations import Observations
-from ibp.data.summary import summarize
+from ibp.data import ColumnUnits, Observations, RowSource, Summary, summarize
 from ibp.errors import EndingWarning, InvalidTypeError, InvalidValueError
 from ibp.estimators.observing import CallbackSupportMixin, RestartKeeper, TaskTree
 from ibp.loop import Observer, Run, run
@@ -164,9 +163,20 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         summary = summarize(source, executor)
         check_range(summary, source, X, fitting=True)
         check_columns_observed(summary, X)
-        warn_about_data(summary, source, X, offset_free=self.nonnegative and not self.fit_intercept)
         centre = summary.means if self.fit_intercept else None
-        return Observations.from_summary(source, summary, centre=centre)
+        units = self._units(source, summary, centre)
+        warn_about_data(
+            summary,
+            source,
+            X,
+            offset_free=self.nonnegative and not self.fit_intercept,
+            one_unit=units is None,
+        )
+        return Observations.from_summary(source, summary, centre=centre, units=units)
+
+    def _units(self, source: RowSource, summary: Summary, centre: Any) -> ColumnUnits | None:
+        """The units of the columns, if they have any of their own."""
+        return None
 
     def _run(self, X: Any, observations: Observations, executor: Executor) -> bool:
         """Put method and loop together and keep what they find.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from dataclasses import replace
+from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -10,11 +11,16 @@ import numpy.typing as npt
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ibp.data.observations import Observations
+from ibp.data import ColumnUnits, Observations, RowSource, Summary
 from ibp.errors import InvalidValueError
 from ibp.estimators.binary import HardAssignmentModel
 from ibp.estimators.fitting import init_constraint, keep_parameters
-from ibp.estimators.hyperparameters import hyperparameters_of, intercept_std_of
+from ibp.estimators.hyperparameters import (
+    SMALLEST_STD,
+    column_hyperparameters_of,
+    hyperparameters_of,
+    intercept_std_of,
+)
 from ibp.estimators.starting import check_codes, check_limit, check_numbers, start_of_fitted
 from ibp.model import truncated_normal
 from ibp.model.ibp_prior import EQUIVALENCE_CLASSES
@@ -40,17 +46,24 @@ class MEIBP(HardAssignmentModel):
         the paper's, and the data should have their minimum at 0.
     alpha : float, default=3.0
         Concentration of the prior: about alpha ln N features are expected.
-    noise_std : float, default=None
-        Standard deviation of the noise; None means 0.75 times that of all observed entries, with
-        an intercept about the means of their columns.
-    factor_std : float, default=None
+    noise : {"per_column", "shared"}, default="per_column"
+        Whether every column has a noise level of its own, which lets each be in whatever unit it
+        is, or all have the same, as in the paper.
+    noise_std : float or array-like of shape (n_features,), default=None
+        Standard deviation of the noise, of all columns or of each; None means 0.75 times that of
+        each column. With shared noise one number; None means 0.75 times that of all observed
+        entries, with an intercept about the means of their columns.
+    factor_std : float or array-like of shape (n_features,), default=None
         Scale of the half-normal prior of the factors; None likewise.
     learn_hyperparameters : bool, default=True
         Whether alpha, noise_std and factor_std are learned, starting from the values given.
     hyperpriors : dict, default=None
         Gamma priors (shape, rate) of what is learned, under any of the keys
-        ``"noise_precision"``, ``"factor_precision"`` and ``"alpha"``. By default
-        (1, 0.001 var X) for both precisions and (1, 1) for alpha.
+        ``"noise_precision"``, ``"factor_precision"`` and ``"alpha"``. With noise of each column
+        they are of precisions in units of the columns, the standard deviation of each being one;
+        by default (1, 0.001) for the factors, and for the noise one that is learned from all
+        columns (see `ibp.model.column_noise`). With shared noise, by default (1, 0.001 var X) for
+        both precisions. For alpha (1, 1).
     prior : {"shifted", "lof"}, default="shifted"
         Which binary matrices the prior counts as one: those equal up to the place of empty columns,
         or up to the order of all columns (left-ordered form).
@@ -115,8 +128,12 @@ default="exact"
         Number of features found.
     feature_counts_ : ndarray of shape (n_components_,)
         How many training rows have each feature.
-    alpha_, noise_std_, factor_std_ : float
-        Hyperparameters, learned or as given.
+    alpha_ : float
+        Concentration of the prior, learned or as given.
+    noise_std_, factor_std_ : ndarray of shape (n_features,)
+        Standard deviations of the noise and scales of the factors' prior in the units of the
+        columns, learned or as given; numbers with shared noise. A column that does not vary takes
+        no part in the fit, and has the root mean square of the others' here.
     evidence_ : float
         The evidence lower bound.
     evidence_parts_ : dict
@@ -167,12 +184,16 @@ default="exact"
     """
 
     prior: Literal["shifted", "lof"]
+    noise: Literal["per_column", "shared"]
     block_size: int | Literal["auto"]
     shuffle: bool
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = (
         HardAssignmentModel._parameter_constraints
         | {
+            "noise": [StrOptions({"per_column", "shared"})],
+            "noise_std": [Interval(Real, 0, None, closed="neither"), "array-like", None],
+            "factor_std": [Interval(Real, 0, None, closed="neither"), "array-like", None],
             "prior": [StrOptions({"shifted", "lof"})],
             "optimizer": [
                 StrOptions({"local_search", "exact", "double_greedy", "randomized_double_greedy"})
@@ -195,8 +216,9 @@ default="exact"
         *,
         fit_intercept: bool = True,
         alpha: float = 3.0,
-        noise_std: float | None = None,
-        factor_std: float | None = None,
+        noise: Literal["per_column", "shared"] = "per_column",
+        noise_std: Any = None,
+        factor_std: Any = None,
         learn_hyperparameters: bool = True,
         hyperpriors: dict[str, tuple[float, float]] | None = None,
         prior: Literal["shifted", "lof"] = "shifted",
@@ -222,8 +244,9 @@ default="exact"
         """The algorithm and the settings of the paper and its authors' code.
 
         A random start, fixed hyperparameters (alpha = 3, both standard deviations 0.75 times that
-        of the data), no intercept, local search from the empty set, one row at a time. The paper
-        also shifts the data to a zero minimum: pass ``X - np.nanmin(X)``.
+        of the data), one noise level for all columns, no intercept, local search from the empty
+        set, one row at a time. The paper also shifts the data to a zero minimum: pass
+        ``X - np.nanmin(X)``.
 
         Parameters
         ----------
@@ -240,6 +263,7 @@ default="exact"
         settings: dict[str, Any] = {
             "fit_intercept": False,
             "alpha": 3.0,
+            "noise": "shared",
             "learn_hyperparameters": False,
             "optimizer": "local_search",
             "row_start": "empty",
@@ -277,7 +301,8 @@ default="exact"
         from ibp.methods.meibp.method import MEIBPMethod  # compiled code: loaded when it is needed
 
         start, n_components = self._start(observations)
-        hyperparameters = hyperparameters_of(self, observations, n_components)
+        find = column_hyperparameters_of if observations.has_units else hyperparameters_of
+        hyperparameters = find(self, observations, n_components)
         return MEIBPMethod(
             start,
             hyperparameters,
@@ -290,17 +315,39 @@ default="exact"
             node_budget=int(self.node_budget),
         )
 
+    def _units(self, source: RowSource, summary: Summary, centre: Any) -> ColumnUnits | None:
+        if self.noise == "per_column":
+            return ColumnUnits.of(source, summary, centre)
+        for name in ("noise_std", "factor_std"):
+            if np.ndim(getattr(self, name)):
+                raise InvalidValueError(
+                    f'{name} has several numbers, but noise="shared" takes one for all columns',
+                    'Give one, or set noise="per_column"',
+                )
+        return None
+
     def _keep_state(self, method: Any, context: Any, state: Any) -> None:
-        from_layout = context.observations.layout.restore
-        self.intercept_ = from_layout(context.observations.centre + state.intercept.mean)
-        self.components_ = from_layout(state.factors.mean)
-        self.components_std_ = from_layout(np.sqrt(state.factors.variance))
-        self.factor_location_ = from_layout(state.factors.location)
-        self.factor_scale_ = from_layout(state.factors.scale)
+        observations: Observations = context.observations
+        from_layout, unit = observations.layout.restore, observations.unit
+        constant = observations.summary.means if self.fit_intercept else 0.0
+        offset = observations.centre + state.intercept.mean * unit
+        self.intercept_ = from_layout(offset, fill=constant)
+        self.components_ = from_layout(state.factors.mean * unit)
+        self.components_std_ = from_layout(np.sqrt(state.factors.variance) * unit)
+        self.factor_location_ = from_layout(state.factors.location * unit)
+        self.factor_scale_ = from_layout(state.factors.scale * unit, fill=SMALLEST_STD)
         self.assignments_ = state.assignments
         self.feature_counts_ = state.statistics.counts
-        self._keep_hyperparameters(state.hyperparameters)
+        if observations.has_units:
+            self.alpha_ = float(state.hyperparameters.alpha.mean)
+            for name in ("noise_std", "factor_std"):
+                values = getattr(state.hyperparameters, name) * unit
+                pooled = float(np.sqrt(np.mean(values**2))) if values.size else 1.0
+                setattr(self, f"{name}_", from_layout(values, fill=pooled))
+        else:
+            self._keep_hyperparameters(state.hyperparameters)
         evidence = method.evidence(context, state)
+        evidence = replace(evidence, likelihood=evidence.likelihood - observations.log_units)
         self.evidence_ = float(evidence.total)
         self.evidence_parts_ = {name: float(value) for name, value in vars(evidence).items()}
 
@@ -352,7 +399,7 @@ default="exact"
         codes = check_codes(init["Z"], observations.n_samples)
         if not np.isin(codes, (0, 1)).all():
             raise InvalidValueError("init['Z'] must hold zeros and ones only.")
-        shape = (codes.shape[1], observations.n_features)
+        shape = (codes.shape[1], observations.layout.n_columns)
         location, scale = (check_numbers(init, key, shape) for key in ("mu", "sigma"))
         if not (scale > 0).all():
             raise InvalidValueError("init['sigma'] must be positive.")

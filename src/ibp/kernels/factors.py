@@ -59,6 +59,7 @@ def update_factors(
 ):
     """`ibp.model.factors.update_factors` in place, for all the columns that are given.
 
+    Both precisions are there for each column.
     With each feature the intercept's means move by their response times what that takes from the
     sum of residuals, so that they stay at their optimum; with a response of zero they stay as they
     are. Wide column groups are combined row by row; if the groups are ``narrow``, of a column or
@@ -88,11 +89,10 @@ def update_factors(
                     residual[d] -= dot(gram[g, k], by_column[d])
             else:
                 subtract_combination(residual, gram[g, k], mean, k, start, stop)
-            own_variance = 1.0 / (noise_precision * own + factor_precision)
-            own_scale = math.sqrt(own_variance)
-            step = own_variance * noise_precision
             for d in range(start, stop):
-                location[k, d] = step * residual[d]
+                own_variance = 1.0 / (noise_precision[d] * own + factor_precision[d])
+                own_scale = math.sqrt(own_variance)
+                location[k, d] = own_variance * noise_precision[d] * residual[d]
                 scale[k, d] = own_scale
                 residual[d] = location[k, d] / own_scale
         standard_moments_of(residual, mean[k], variance[k])
@@ -144,7 +144,7 @@ def feature_evidence(k, factors, prior):
     n_features = mean.shape[1]
     second = 0.0
     for d in range(n_features):
-        second += mean[k, d] * mean[k, d] + variance[k, d]
+        second += prior.share[d] * (mean[k, d] * mean[k, d] + variance[k, d])
     log_density = 0.5 * n_features * (prior.mean_log_precision + math.log(2.0 / math.pi))
     constant = log_density + prior.mean_log_alpha
     return constant - 0.5 * prior.precision * second + factor_entropy(k, factors)

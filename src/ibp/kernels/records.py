@@ -31,12 +31,23 @@ class LayoutArrays(NamedTuple):
 
 
 class DataArrays(NamedTuple):
-    """Rows of X (NaN where missing), what to subtract, sums of all that is left, its noise."""
+    """Rows of X and what brings them into the units of the model, all but X in layout order.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n, columns of the user's)
+        Some rows, NaN where missing.
+    centre, unit : ndarray of shape (D,)
+        What to subtract from a column, and what to divide it by then.
+    column_sums, noise_precision : ndarray of shape (D,)
+        Sums of what is left, and its noise.
+    """
 
     values: np.ndarray
     centre: np.ndarray
+    unit: np.ndarray
     column_sums: np.ndarray
-    noise_precision: float
+    noise_precision: np.ndarray
 
 
 class Schedule(NamedTuple):
@@ -94,9 +105,22 @@ class FactorSpace(NamedTuple):
 
 
 class PriorTerms(NamedTuple):
-    """What a feature's evidence takes from the hyperparameters: E tau_A, E ln tau_A, E ln alpha."""
+    """What a feature's evidence takes from the hyperparameters.
+
+    Attributes
+    ----------
+    precision : float
+        E tau_A, the largest of all columns.
+    share : ndarray of shape (D,)
+        What part of it each column has.
+    mean_log_precision : float
+        E ln tau_A, in the mean over the columns.
+    mean_log_alpha : float
+        E ln alpha.
+    """
 
     precision: float
+    share: np.ndarray
     mean_log_precision: float
     mean_log_alpha: float
 

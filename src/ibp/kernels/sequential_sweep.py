@@ -67,7 +67,7 @@ def sweep_rows(schedule, data, layout, intercept, assignments, sums, context, se
 
     Returns (next position, bits changed, rows proven optimal, dirty).
     """
-    noise_precision = data.noise_precision
+    weight, factor_precision = data.noise_precision, context.prior.precision * context.prior.share
     values, row_pattern, column_hash = data.values, layout.row_pattern, context.column_hash
     mean, variance = context.factors.mean, context.factors.variance
     n_components, n_features = mean.shape
@@ -86,7 +86,6 @@ def sweep_rows(schedule, data, layout, intercept, assignments, sums, context, se
     cached_pattern = np.full(n_slots, -1, dtype=np.int64)
     quadratic = np.empty((n_slots, n_components, n_components))
     constant = np.empty((n_slots, n_components))
-    weight = np.full(n_features, noise_precision)
     # What the forms of rows with gaps are made from.
     has_gaps, is_made = layout.n_patterns > 1 or row_pattern.min() < 0, False
     n_columns = n_features if has_gaps else 0
@@ -118,8 +117,8 @@ def sweep_rows(schedule, data, layout, intercept, assignments, sums, context, se
                 layout.group_start,
                 narrow,
                 intercept,
-                noise_precision,
-                context.prior.precision,
+                weight,
+                factor_precision,
                 context.factors,
                 factor_space,
             )
@@ -131,7 +130,7 @@ def sweep_rows(schedule, data, layout, intercept, assignments, sums, context, se
         for d in range(n_features):
             entry = values[position - schedule.first, layout.column_order[d]]
             observed[d] = entry == entry
-            x[d] = entry - data.centre[d] if observed[d] else 0.0
+            x[d] = (entry - data.centre[d]) / data.unit[d] if observed[d] else 0.0
             if not observed[d]:
                 missing[n_missing] = d
                 n_missing += 1

@@ -45,7 +45,7 @@ class RowForms:
     ----------
     components : ndarray of shape (K, D)
         E[A] times the share that each column's noise precision has in the largest, in the user's
-        column order and X's precision, to multiply X by.
+        units and column order and X's precision, to multiply X by.
     forms : Forms
         The quadratic forms and the constants, and the largest noise precision.
     columns : Columns or None
@@ -71,7 +71,7 @@ class RowForms:
         # out of what X is multiplied by: it may be beyond single precision.
         weight = np.full(d, noise_precision, dtype=np.float64)
         scale = float(weight.max(initial=0.0)) or 1.0
-        components = observations.layout.restore(mean * (weight / scale))
+        components = observations.per_unit(mean * (weight / scale))
         self.components = components.astype(observations.dtype, copy=False)
         terms = mean * (observations.remaining_centre + (0.0 if offset is None else offset))
         if variance is not None:

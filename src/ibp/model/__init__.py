@@ -4,6 +4,12 @@ Compiled kernels and methods are tested against what stands here.
 """
 
 from ibp.model.collapsed import FactorPosterior, factor_posterior
+from ibp.model.column_noise import (
+    AnyHyperparameters,
+    ColumnHyperparameters,
+    ColumnNoise,
+    KnownColumns,
+)
 from ibp.model.evidence import Bound, Evidence, squared_error
 from ibp.model.factors import Factors, GaussianFactors, feature_evidence, update_factors
 from ibp.model.hyperparameters import GammaPosterior, Hyperparameters, HyperparameterValues, Known
@@ -13,7 +19,10 @@ from ibp.model.sampling import sample_data, sample_factors, sample_model
 from ibp.model.statistics import Statistics
 
 __all__ = [
+    "AnyHyperparameters",
     "Bound",
+    "ColumnHyperparameters",
+    "ColumnNoise",
     "Evidence",
     "FactorPosterior",
     "Factors",
@@ -23,6 +32,7 @@ __all__ = [
     "Hyperparameters",
     "Intercept",
     "Known",
+    "KnownColumns",
     "LearnedIntercept",
     "LeftOrderedClasses",
     "NoIntercept",

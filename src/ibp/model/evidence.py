@@ -8,15 +8,17 @@ factors keep their prior, and it contributes exactly nothing (Sec. 3.4).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ibp.data import Observations
+from ibp.model.column_noise import AnyHyperparameters, ColumnHyperparameters
 from ibp.model.factors import Factors, factor_entropy, feature_evidence, log_factor_prior
-from ibp.model.hyperparameters import Hyperparameters
 from ibp.model.ibp_prior import SHIFTED, ColumnNames, EquivalenceClasses, log_count_term
 from ibp.model.intercept import Intercept, NoIntercept
 from ibp.model.statistics import Statistics, sums_by_column
@@ -74,7 +76,7 @@ class Bound:
     observations: Observations
     statistics: Statistics
     factors: Factors
-    hyperparameters: Hyperparameters
+    hyperparameters: AnyHyperparameters
     prior: EquivalenceClasses = SHIFTED
     intercept: Intercept | None = None
     codes: npt.NDArray[np.generic] | None = None
@@ -107,27 +109,31 @@ class Bound:
         return self.codes.T if self.columns is None and self.codes is not None else self.columns
 
     @cached_property
-    def squared_error(self) -> float:
-        """Sum over observed entries of (x - E[b] - z E[a])^2."""
-        return squared_error(
+    def squared_error(self) -> Any:
+        """Sum over observed entries of (x - E[b] - z E[a])^2; column by column if the noise is."""
+        add = squared_errors if self.hyperparameters.by_column else squared_error
+        return add(
             self.observations, self.statistics, self.factors.mean, self.offset.mean, self.codes
         )
 
     @cached_property
-    def expected_squared_error(self) -> float:
-        """Sum over observed entries of E (x - b - z a)^2."""
+    def expected_squared_error(self) -> Any:
+        """Sum over observed entries of E (x - b - z a)^2; column by column if the noise is."""
         own = sums_by_column(self.statistics.own, self.observations.layout, self.factors.variance)
         n_rows = self.observations.column_counts
+        if self.hyperparameters.by_column:
+            return self.squared_error + own + n_rows * self.offset.variance
         return self.squared_error + float(own.sum() + n_rows @ self.offset.variance)
 
     def evidence(self) -> Evidence:
         """Eq. 8, part by part."""
         active, hyperparameters = self.active, self.hyperparameters
-        tau, alpha = hyperparameters.noise_precision, hyperparameters.alpha
+        alpha = hyperparameters.alpha
         entropies = factor_entropy(active.factors) if active.entropies is None else active.entropies
         return Evidence(
-            likelihood=0.5 * self.observations.n_observed * (tau.mean_log - np.log(2.0 * np.pi))
-            - 0.5 * tau.mean * active.expected_squared_error,
+            likelihood=hyperparameters.log_likelihood(
+                self.observations, active.expected_squared_error
+            ),
             assignment_prior=self.prior.log_prior(
                 active.statistics.counts,
                 self.observations.n_samples,
@@ -141,7 +147,7 @@ class Bound:
             hyperparameters=-hyperparameters.divergence(),
         )
 
-    def updated_hyperparameters(self) -> Hyperparameters:
+    def updated_hyperparameters(self) -> Any:
         """Where the bound is highest, everything else unchanged."""
         active = self.active
         return self.hyperparameters.updated(
@@ -155,24 +161,43 @@ class Bound:
         """Mean over observed entries of ln N(x; E[b] + z E[A], noise_std^2)."""
         tau = self.hyperparameters.noise_precision.mean
         n = max(self.observations.n_observed, 1)
-        return 0.5 * float(np.log(tau / (2.0 * np.pi))) - 0.5 * tau * self.squared_error / n
+        if self.hyperparameters.by_column:
+            log_densities = self.observations.column_counts @ np.log(tau / (2.0 * np.pi))
+            return 0.5 * float(log_densities - tau @ self.squared_error) / n
+        log_density = 0.5 * float(np.log(tau / (2.0 * np.pi)))
+        return float(log_density - 0.5 * tau * self.squared_error / n)
 
     def removal_gains(self) -> FloatArray:
         """What the bound gains if all rows lose a feature, the other factors unchanged.
 
-        Every feature must be in use.
+        With noise of each column the intercept moves to where it is best then, and the noise
+        answers, as far as they are learned: an error that a feature kept small looks much larger at
+        the noise that it left than at the noise without it. Noise of all columns together stays as
+        it is, and so does the intercept then. Every feature must be in use.
         """
         observations, statistics, mean = self.observations, self.statistics, self.factors.mean
-        error_change = 2.0 * np.einsum("kd,kd->k", statistics.cross, mean)
-        offset = statistics.totals[observations.layout.group_of_position].T * self.offset.mean
-        error_change -= 2.0 * np.einsum("kd,kd->k", offset, mean)
-        error_change -= 2.0 * np.einsum(
-            "kd,kd->k", mean, statistics.gram_times(observations.layout, mean)
-        )
-        own = statistics.own[observations.layout.group_of_position].T
-        error_change += np.einsum("kd,kd->k", own, mean**2 - self.factors.variance)
+        group = observations.layout.group_of_position
+        own = statistics.own[group].T
+        if isinstance(self.hyperparameters, ColumnHyperparameters):
+            residual = statistics.cross - statistics.totals[group].T * self.offset.mean
+            residual -= statistics.gram_times(observations.layout, mean)
+            changes = 2.0 * residual * mean + own * (mean**2 - self.factors.variance)
+            response = self.offset.response(self.hyperparameters.noise_precision.mean)
+            changes -= response * (statistics.totals[group].T * mean) ** 2
+            likelihood = self.hyperparameters.log_likelihood_changes(
+                observations, self.expected_squared_error, changes
+            )
+        else:
+            error_change = 2.0 * np.einsum("kd,kd->k", statistics.cross, mean)
+            offset = statistics.totals[group].T * self.offset.mean
+            error_change -= 2.0 * np.einsum("kd,kd->k", offset, mean)
+            error_change -= 2.0 * np.einsum(
+                "kd,kd->k", mean, statistics.gram_times(observations.layout, mean)
+            )
+            error_change += np.einsum("kd,kd->k", own, mean**2 - self.factors.variance)
+            likelihood = -0.5 * self.hyperparameters.noise_precision.mean * error_change
         return np.asarray(
-            -0.5 * self.hyperparameters.noise_precision.mean * error_change
+            likelihood
             - log_count_term(statistics.counts, observations.n_samples)
             - feature_evidence(self.factors, self.hyperparameters, self.entropies)
             + self.prior.log_removal(statistics.n_components, self.column_names)
@@ -181,6 +206,8 @@ class Bound:
 
 # An error that is a smaller part of the data's sum of squares has lost digits to cancellation.
 CANCELLATION = 1e-5
+# Rows whose residuals are in memory together.
+ROWS_AT_ONCE = 256
 
 
 def squared_error(
@@ -206,23 +233,50 @@ def squared_error(
     error = observations.sum_of_squares - 2.0 * linear + quadratic + offset
     cancelled = error < CANCELLATION * observations.sum_of_squares
     if cancelled and codes is not None and not observations.sparse:
-        error = _residual_sum_of_squares(observations, mean, intercept, codes)
+        residuals_of = _residuals(observations, mean, intercept, codes)
+        error = sum(float(np.einsum("nd,nd->", part, part)) for part in residuals_of)
     return max(error, 0.0)
 
 
-def _residual_sum_of_squares(
+def squared_errors(
+    observations: Observations,
+    statistics: Statistics,
+    mean: FloatArray,
+    intercept: FloatArray,
+    codes: npt.NDArray[np.generic] | None = None,
+) -> FloatArray:
+    """The `squared_error` of each column; where it would cancel is told column by column."""
+    gram_mean = statistics.gram_times(observations.layout, mean)
+    fitted = np.einsum("kd,kd->d", mean, gram_mean - 2.0 * statistics.cross)
+    explained = sums_by_column(statistics.totals, observations.layout, mean)
+    residuals = observations.column_sums - explained
+    offset = intercept * (observations.column_counts * intercept - 2.0 * residuals)
+    errors = np.asarray(observations.column_squares + fitted + offset)
+    cancelled = np.flatnonzero(errors < CANCELLATION * observations.column_squares)
+    if cancelled.size and codes is not None:
+        errors[cancelled] = sum(
+            np.einsum("nd,nd->d", residual, residual)
+            for residual in _residuals(observations, mean, intercept, codes, cancelled)
+        )
+    return np.asarray(np.maximum(errors, 0.0))
+
+
+def _residuals(
     observations: Observations,
     mean: FloatArray,
     intercept: FloatArray,
     codes: npt.NDArray[np.generic],
-) -> float:
-    """One pass over dense X."""
-    components = observations.layout.restore(mean)
-    offset = observations.layout.restore(observations.centre + intercept)
-    total = 0.0
-    for rows in ranges(observations.n_samples, observations.piece_rows):
-        values = observations.source.rows(rows).astype(np.float64)
+    positions: Any = slice(None),
+) -> Iterator[FloatArray]:
+    """One pass over X: residuals of pieces of the rows at some layout positions."""
+    unit = observations.unit[positions]
+    columns = observations.layout.column_order[positions]
+    components = mean[:, positions] * unit
+    offset = observations.centre[positions] + intercept[positions] * unit
+    for rows in ranges(observations.n_samples, ROWS_AT_ONCE):
+        values = observations.source.rows(rows)[:, columns].astype(np.float64)
+        if observations.sparse:
+            values = values.toarray()
         residual = values - offset - codes[rows].astype(np.float64) @ components
         residual[np.isnan(values)] = 0.0
-        total += float(np.einsum("nd,nd->", residual, residual))
-    return total
+        yield residual / unit

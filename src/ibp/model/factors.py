@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibp.model import truncated_normal
-from ibp.model.hyperparameters import Hyperparameters
+from ibp.model.column_noise import AnyHyperparameters, KnownColumns
 from ibp.model.statistics import Statistics
 
 FloatArray = npt.NDArray[np.float64]
@@ -66,7 +66,7 @@ def update_factors(
     factors: Factors,
     statistics: Statistics,
     group_start: npt.NDArray[np.int64],
-    hyperparameters: Hyperparameters,
+    hyperparameters: AnyHyperparameters,
     intercept_mean: FloatArray | None = None,
     intercept_response: FloatArray | None = None,
 ) -> None:
@@ -78,8 +78,9 @@ def update_factors(
     if intercept_mean is None or intercept_response is None:
         intercept_mean = np.zeros(factors.mean.shape[1])
         intercept_response = np.zeros(factors.mean.shape[1])
-    noise_precision = hyperparameters.noise_precision.mean
-    factor_precision = hyperparameters.factor_precision.mean
+    width = factors.mean.shape[1]
+    noise_precision = np.broadcast_to(hyperparameters.noise_precision.mean, width)
+    factor_precision = np.broadcast_to(hyperparameters.factor_precision.mean, width)
     for k in range(statistics.n_components):
         for g in range(group_start.size - 1):
             columns = slice(group_start[g], group_start[g + 1])
@@ -88,9 +89,9 @@ def update_factors(
             coupling[k] = 0.0
             residual = statistics.cross[k, columns] - coupling @ factors.mean[:, columns]
             residual -= statistics.totals[g, k] * intercept_mean[columns]
-            variance = 1.0 / (noise_precision * own + factor_precision)
-            location = variance * noise_precision * residual
-            scale = np.full_like(location, np.sqrt(variance))
+            variance = 1.0 / (noise_precision[columns] * own + factor_precision[columns])
+            location = variance * noise_precision[columns] * residual
+            scale = np.sqrt(variance)
             moments = truncated_normal.moments(location, scale)
             change = statistics.totals[g, k] * (moments.mean - factors.mean[k, columns])
             intercept_mean[columns] -= intercept_response[columns] * change
@@ -101,11 +102,12 @@ def update_factors(
 
 
 def feature_evidence(
-    factors: Factors, hyperparameters: Hyperparameters, entropies: FloatArray | None = None
+    factors: Factors, hyperparameters: AnyHyperparameters, entropies: FloatArray | None = None
 ) -> FloatArray:
     """eta_k: what an active feature adds to the bound beside likelihood and counts.
 
-    (D/2)(E ln tau_A + ln(2/pi)) - E[tau_A] sum_d E[a_kd^2] / 2 + H(q(a_k)) + E ln alpha.
+    (D/2)(E ln tau_A + ln(2/pi)) - E[tau_A] sum_d E[a_kd^2] / 2 + H(q(a_k)) + E ln alpha,
+    or the sum over the columns if each has a tau_A of its own.
     ``entropies`` are those of `factor_entropy`, if they are known already.
     """
     return (
@@ -115,10 +117,13 @@ def feature_evidence(
     )
 
 
-def log_factor_prior(factors: Factors, hyperparameters: Hyperparameters) -> FloatArray:
+def log_factor_prior(factors: Factors, hyperparameters: AnyHyperparameters) -> FloatArray:
     """E ln p(a_k) under the half-normal prior, one number per feature."""
     tau = hyperparameters.factor_precision
     n_features = factors.mean.shape[1]
+    if isinstance(tau, KnownColumns):
+        constant = 0.5 * float((tau.mean_log + np.log(2.0 / np.pi)).sum())
+        return np.asarray(constant - 0.5 * factors.second_moment @ tau.mean)
     return np.asarray(
         0.5 * n_features * (tau.mean_log + np.log(2.0 / np.pi))
         - 0.5 * tau.mean * factors.second_moment.sum(axis=1)

@@ -8,6 +8,7 @@ logarithm of the mean) and the divergence from the prior.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import digamma, gammaln
@@ -129,7 +130,9 @@ class HyperparameterValues:
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """tau_X = 1 / noise_std^2, tau_A = 1 / factor_std^2, and alpha."""
+    """tau_X = 1 / noise_std^2, tau_A = 1 / factor_std^2, and alpha, the same for all columns."""
+
+    by_column: ClassVar[bool] = False
 
     noise_precision: Hyperparameter
     factor_precision: Hyperparameter
@@ -183,6 +186,16 @@ class Hyperparameters:
             self.factor_precision.updated(0.5 * n_factors, 0.5 * squares),
             self.alpha.updated(n_active, harmonic_number(observations.n_samples)),
         )
+
+    def log_likelihood(self, observations: Observations, squared_error: float) -> float:
+        """E ln p(X | Z, A, b), with the expected squared error."""
+        tau = self.noise_precision
+        log_density = 0.5 * observations.n_observed * (tau.mean_log - np.log(2.0 * np.pi))
+        return float(log_density - 0.5 * tau.mean * squared_error)
+
+    def moved(self, present: Observations, other: Observations) -> Hyperparameters:
+        """The same for other rows."""
+        return self
 
     def divergence(self) -> float:
         """What the bound pays for the three posteriors together."""

@@ -53,7 +53,7 @@ class Statistics:
     ) -> Statistics:
         """One pass over X; products in X's precision, sums in double precision."""
         layout = observations.layout
-        g, k, d = layout.n_groups, codes.shape[1], layout.n_features
+        g, k, d = layout.n_groups, codes.shape[1], layout.n_columns
         total = cls(
             np.zeros((g, k, k)), np.zeros((g, k)), np.zeros((k, d)), np.zeros(k, dtype=np.int64)
         )
@@ -64,7 +64,9 @@ class Statistics:
             total.totals += totals
             total.cross += cross
             total.counts += counts
-        total.cross = layout.arrange(total.cross) - centre_sums(observations, total.totals)
+        total.cross = observations.sums_in_units(total.cross) - centre_sums(
+            observations, total.totals
+        )
         return total
 
     @property

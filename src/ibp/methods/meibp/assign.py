@@ -30,14 +30,17 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class FrozenModel:
-    """What is needed to place new rows: factors in the user's column order, counts, settings."""
+    """What is needed to place new rows: factors in the user's order and units, counts, settings.
+
+    ``noise_std`` is a number, or one for each column.
+    """
 
     mean: FloatArray
     variance: FloatArray
     offset: FloatArray
     counts: npt.NDArray[np.int64]
     n_samples: int
-    noise_std: float
+    noise_std: float | FloatArray
     optimizer: str
     thorough: bool
     node_budget: int
@@ -66,14 +69,14 @@ class FrozenModel:
             # The same draws for every row.
             uniforms = np.random.default_rng(0).random((1, n_components * randomized))
         search = Search(OPTIMIZERS[self.optimizer], self.node_budget, self.thorough, self.thorough)
-        arrange = observations.layout.arrange
+        arrange, unit = observations.layout.arrange, observations.unit
         with single_threaded_blas():
             forms = SearchForms(
                 observations,
-                arrange(self.mean),
-                self.noise_std**-2.0,
-                variance=arrange(self.variance),
-                offset=arrange(self.offset) - observations.centre,
+                arrange(self.mean) / unit,
+                self.noise_precision(observations),
+                variance=arrange(self.variance) / unit**2,
+                offset=(arrange(self.offset) - observations.centre) / unit,
             )
             forms.make_all()
             task = AssignmentTask(
@@ -89,6 +92,13 @@ class FrozenModel:
                 if with_losses:
                     losses[rows] = lost
         return chosen, losses
+
+    def noise_precision(self, observations: Observations) -> float | FloatArray:
+        """In the units of the observations, a number if those are the data's and the noise is."""
+        if np.ndim(self.noise_std) == 0 and not observations.has_units:
+            return float(float(self.noise_std) ** -2.0)
+        noise_std = np.broadcast_to(self.noise_std, observations.layout.n_columns)
+        return np.asarray((observations.layout.arrange(noise_std) / observations.unit) ** -2.0)
 
 
 class AssignmentTask(NamedTuple):

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ibp.data import all_rows
 from ibp.methods.context import Context
 from ibp.methods.meibp.assign import FrozenModel
 from ibp.methods.meibp.random_start import RandomStart
@@ -93,7 +92,8 @@ class SampledStart(ABC):
         most = self.most_components(observations.n_samples)
         rows = sample_rows(observations.n_samples, most, context.rng)
         sample = observations if rows is None else observations.take(rows)
-        trial = Trial(method, replace(context, observations=sample))
+        known = method.hyperparameters.moved(observations, sample)
+        trial = Trial(replace(method, hyperparameters=known), replace(context, observations=sample))
         self.compete(trial, min(most, sample.n_samples))
         assert trial.best is not None
         return point_of(trial.best) if rows is None else extended(method, trial, context)
@@ -150,7 +150,7 @@ class Trial:
         """Two-valued components of the sample."""
         context = self.context
         return spectral_codes(
-            all_rows(context.observations.source),
+            context.observations.in_memory(),
             n_components,
             max_components=most,
             rng=context.rng,
@@ -189,14 +189,15 @@ def extended(method: MEIBPMethod, trial: Trial, context: Context) -> StartingPoi
     """The features that a trial found in a sample, assigned to all rows."""
     observations, sample, state = context.observations, trial.context.observations, trial.best
     assert state is not None
-    factors = state.factors
+    factors, unit = state.factors, sample.unit
+    noise_std = state.hyperparameters.noise_std
     frozen = FrozenModel(
-        mean=sample.layout.restore(factors.mean),
-        variance=sample.layout.restore(factors.variance),
-        offset=sample.layout.restore(sample.centre + state.intercept.mean),
+        mean=sample.layout.restore(factors.mean * unit),
+        variance=sample.layout.restore(factors.variance * unit**2),
+        offset=sample.layout.restore(sample.centre + state.intercept.mean * unit),
         counts=state.statistics.counts,
         n_samples=sample.n_samples,
-        noise_std=state.hyperparameters.noise_std,
+        noise_std=sample.layout.restore(noise_std * unit) if sample.has_units else noise_std,
         optimizer=method.optimizer,
         thorough=method.row_start == "current",
         node_budget=TRIAL_BUDGET,
@@ -216,5 +217,5 @@ def extended(method: MEIBPMethod, trial: Trial, context: Context) -> StartingPoi
         relaid(factors.location),
         relaid(factors.scale),
         intercept,
-        state.hyperparameters,
+        state.hyperparameters.moved(sample, observations),
     )

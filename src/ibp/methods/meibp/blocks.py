@@ -118,7 +118,7 @@ def apply_change(observations: Observations, state: MEIBPState, change: Change) 
     statistics.gram += change.gram
     statistics.totals += change.totals
     totals = np.broadcast_to(np.asarray(change.totals), statistics.totals.shape)
-    statistics.cross += observations.layout.arrange(np.asarray(change.cross)) - centre_sums(
+    statistics.cross += observations.sums_in_units(np.asarray(change.cross)) - centre_sums(
         observations, totals
     )
 

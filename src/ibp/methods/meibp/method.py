@@ -21,8 +21,8 @@ from ibp.methods.chunks import in_chunks
 from ibp.methods.context import Context
 from ibp.methods.meibp.blocks import exact_search, update_block
 from ibp.methods.meibp.start import Start
-from ibp.methods.meibp.state import MEIBPState
-from ibp.model import Bound, Evidence, Factors, Hyperparameters, Intercept, first_intercept
+from ibp.methods.meibp.state import MEIBPState, by_column
+from ibp.model import AnyHyperparameters, Bound, Evidence, Factors, Intercept, first_intercept
 from ibp.model.ibp_prior import SHIFTED, EquivalenceClasses
 from ibp.parallel import ranges
 from ibp.submodular.maximize import DOUBLE_GREEDIES
@@ -50,8 +50,9 @@ class MEIBPMethod:
     """The method with its settings."""
 
     start: Start  # where Z and q(A) come from
-    hyperparameters: Hyperparameters  # known values, or posteriors to begin with
-    intercept_std: float | None = None  # spread of the intercept's prior; None for no intercept
+    hyperparameters: AnyHyperparameters  # known values, or posteriors to begin with
+    # Spread of the intercept's prior in the units of the observations; None for no intercept.
+    intercept_std: float | None = None
     prior: EquivalenceClasses = SHIFTED  # equivalence classes of the IBP prior
     optimizer: str = "local_search"  # a row optimiser of `ibp.submodular.OPTIMIZERS`
     # Whether a row search starts from the row or, as the authors' does, from nothing.
@@ -119,18 +120,19 @@ class MEIBPMethod:
     def report(
         self, context: Context, state: MEIBPState, n_changed: int = 0, n_proven: int = 0
     ) -> SweepRecord:
-        """The bound and the training likelihood of a state."""
+        """The bound and the training likelihood of a state, in the data's units."""
         bound = self.bound(context, state, state.entropies(context))
         return SweepRecord(
-            evidence=bound.evidence().total,
+            evidence=bound.evidence().total - context.observations.log_units,
             n_components=state.n_components,
             n_changed=n_changed,
             proven=n_proven / max(context.observations.n_samples, 1),
-            train_log_likelihood=bound.train_log_likelihood(),
+            train_log_likelihood=bound.train_log_likelihood()
+            - context.observations.log_units / max(context.observations.n_observed, 1),
         )
 
     def evidence(self, context: Context, state: MEIBPState) -> Evidence:
-        """The bound and its parts."""
+        """The bound and its parts, in the units of the observations."""
         return self.bound(context, state, state.entropies(context)).evidence()
 
     def bound(
@@ -222,12 +224,15 @@ class MEIBPMethod:
         from ibp.kernels.sequential_sweep import sweep_rows  # compiled if needed only
 
         observations, layout = context.observations, context.observations.layout
-        noise_precision = state.hyperparameters.noise_precision.mean
+        noise_precision = by_column(
+            state.hyperparameters.noise_precision.mean, observations.n_features
+        )
         position, n_changed, n_proven, dirty = sweep_rows(
             Schedule(rows, first, last, state.block_size, dirty),
             DataArrays(
                 observations.source.rows(consecutive(rows[first:last])),
                 observations.centre,
+                observations.unit,
                 observations.column_sums,
                 noise_precision,
             ),
@@ -297,6 +302,9 @@ class MEIBPMethod:
             before = replace(state)
             state.keep(np.arange(state.n_components) != best)
             state.refresh(context)
+            if state.hyperparameters.by_column:  # whose answer the gain has in it
+                self.learn(context, state)
+                state.refresh(context)
             without = self.evidence(context, state).total
             if not without > highest:  # the gain was no more than rounding
                 vars(state).update(vars(before))

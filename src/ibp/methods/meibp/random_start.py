@@ -33,19 +33,20 @@ class RandomStart:
         """A starting point."""
         observations, rng = context.observations, context.rng
         factor_std = method.hyperparameters.factor_std
-        n, k, d = observations.n_samples, self.n_components, observations.n_features
+        layout = observations.layout
+        n, k, d = observations.n_samples, self.n_components, layout.n_columns
         assignments = np.empty((n, k), dtype=np.uint8)
         for rows in ranges(n, ROWS_AT_ONCE):
             assignments[rows] = rng.random((rows.stop - rows.start, k)) < 1.0 / 3.0
         # A feature that nobody drew would be lost before it was tried.
         for feature in np.flatnonzero(~assignments.any(axis=0)):
             assignments[rng.integers(n), feature] = 1
-        location = np.abs(rng.normal(0.0, 0.05, size=(k, d))) * factor_std
+        location = layout.arrange(np.abs(rng.normal(0.0, 0.05, size=(k, d)))) * factor_std
         scale = np.maximum(np.abs(rng.normal(0.0, 0.1, size=(k, 1))), 1e-3) * factor_std
         return StartingPoint(
             assignments,
-            observations.layout.arrange(location),
-            np.repeat(scale, d, axis=1),
+            location,
+            np.broadcast_to(scale, location.shape),
             low_intercept(method, observations),
         )
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibp.methods.context import Context
-from ibp.model import Hyperparameters, Intercept
+from ibp.model import AnyHyperparameters, Intercept
 
 if TYPE_CHECKING:
     from ibp.methods.meibp.method import MEIBPMethod
@@ -28,7 +28,7 @@ class StartingPoint:
     location: FloatArray
     scale: FloatArray
     intercept: Intercept | None = None
-    hyperparameters: Hyperparameters | None = None
+    hyperparameters: AnyHyperparameters | None = None
 
 
 class Start(Protocol):
@@ -41,7 +41,7 @@ class Start(Protocol):
 
 @dataclass(frozen=True)
 class GivenStart:
-    """A start from given assignments and factors, in the user's column order."""
+    """A start from given assignments and factors, in the user's column order and units."""
 
     assignments: npt.NDArray[np.uint8]
     location: FloatArray
@@ -60,7 +60,7 @@ class GivenStart:
             intercept = method.initial_intercept(observations, self.intercept)
         return StartingPoint(
             np.ascontiguousarray(self.assignments, dtype=np.uint8).copy(),
-            observations.layout.arrange(self.location),
-            observations.layout.arrange(self.scale),
+            observations.layout.arrange(self.location) / observations.unit,
+            observations.layout.arrange(self.scale) / observations.unit,
             intercept,
         )

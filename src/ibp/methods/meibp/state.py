@@ -21,7 +21,7 @@ from ibp.kernels.records import (
 from ibp.methods.context import Context
 from ibp.methods.row_forms import SearchForms
 from ibp.methods.state import State
-from ibp.model import Factors, Hyperparameters, Intercept, Statistics
+from ibp.model import AnyHyperparameters, Factors, Intercept, Statistics
 from ibp.parallel import ranges
 
 FloatArray = npt.NDArray[np.float64]
@@ -39,7 +39,7 @@ class MEIBPState(State):
     statistics: Statistics  # the sums that belong to Z
     factors: Factors  # q(A)
     intercept: Intercept  # q(b)
-    hyperparameters: Hyperparameters  # the other factors of q
+    hyperparameters: AnyHyperparameters  # the other factors of q
     # (N,), how often, one time after the other, the exact search of a row was in vain.
     failed_searches: npt.NDArray[np.uint8]
     block_size: int = 1  # rows between two refreshes of q(A)
@@ -53,7 +53,7 @@ class MEIBPState(State):
         assignments: npt.NDArray[np.uint8],
         factors: Factors,
         intercept: Intercept,
-        hyperparameters: Hyperparameters,
+        hyperparameters: AnyHyperparameters,
     ) -> Self:
         """Make a state, summing up its statistics."""
         return cls(
@@ -104,8 +104,8 @@ class MEIBPState(State):
             self.factor_arrays(),
             InterceptArrays(self.intercept.mean, response),
             layout.group_start,
-            self.hyperparameters.noise_precision.mean,
-            self.hyperparameters.factor_precision.mean,
+            by_column(self.hyperparameters.noise_precision.mean, layout.n_features),
+            by_column(self.hyperparameters.factor_precision.mean, layout.n_features),
         )
         offset = np.empty_like(self.intercept.mean)
         pieces = ranges(layout.n_features, max(SMALLEST_PIECE, -(-layout.n_features // PIECES)))
@@ -145,7 +145,14 @@ class MEIBPState(State):
     def prior_terms(self) -> PriorTerms:
         """What a feature's evidence takes from the hyperparameters."""
         tau = self.hyperparameters.factor_precision
-        return PriorTerms(tau.mean, tau.mean_log, self.hyperparameters.alpha.mean_log)
+        precision = by_column(tau.mean, self.factors.mean.shape[1])
+        largest = float(precision.max(initial=0.0)) or 1.0
+        return PriorTerms(
+            largest,
+            precision / largest,
+            float(np.mean(tau.mean_log)),
+            self.hyperparameters.alpha.mean_log,
+        )
 
     def row_context(self) -> RowContext:
         """What the exact objective of a row reads beside the row."""
@@ -175,8 +182,13 @@ class FactorTask(NamedTuple):
     factors: FactorArrays
     intercept: InterceptArrays
     group_start: npt.NDArray[np.int64]
-    noise_precision: float
-    factor_precision: float
+    noise_precision: FloatArray
+    factor_precision: FloatArray
+
+
+def by_column(value: float | FloatArray, n_features: int) -> FloatArray:
+    """The numbers of the columns, if they are not one number for all."""
+    return np.full(n_features, value, dtype=np.float64)
 
 
 def updated_columns(task: FactorTask, columns: slice) -> tuple[FactorArrays, FloatArray]:
@@ -200,8 +212,8 @@ def updated_columns(task: FactorTask, columns: slice) -> tuple[FactorArrays, Flo
         np.clip(group_start[groups.start : groups.stop + 1] - columns.start, 0, width),
         (group_start.size - 1) * factor_kernels.NARROW_GROUP > sums.cross.shape[1],
         intercept,
-        task.noise_precision,
-        task.factor_precision,
+        task.noise_precision[columns],
+        task.factor_precision[columns],
         factors,
         FactorSpace(np.empty(width), np.empty((width, factors.mean.shape[0]))),
     )

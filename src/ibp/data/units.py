@@ -1,0 +1,101 @@
+"""Units of the columns, and the resolution of what is recorded in them.
+
+A recorded value stands for all that would have been recorded as it: an interval as wide as the
+column's resolution, the smallest gap between two of its values. Its place in there is as good as
+random, which adds resolution^2 / 12 to the variance of the column. The unit of a column is the
+standard deviation with that: of a column of many values its standard deviation, and of one that is
+nearly always the same not so small that its few other values are all that counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from ibp.data.source import RowSource
+from ibp.data.summary import Summary
+
+FloatArray = npt.NDArray[np.float64]
+
+# Rows that are looked at, spread over all.
+ROWS_LOOKED_AT = 4096
+# Values nearer to each other than this part of the column's range are one value, but for rounding.
+SAME_VALUE = 1e-6
+# What of a column's variation, in parts of its largest number, may be rounding.
+ROUNDING = 1e-14
+
+
+@dataclass(frozen=True)
+class ColumnUnits:
+    """What one is in each column, and the width of what a recorded value stands for.
+
+    Attributes
+    ----------
+    unit : ndarray of shape (D,)
+        In the user's order and units; 0 for columns that do not vary.
+    resolution : ndarray of shape (D,)
+        Likewise.
+    """
+
+    unit: FloatArray
+    resolution: FloatArray
+
+    @classmethod
+    def of(cls, source: RowSource, summary: Summary, centre: FloatArray | None) -> ColumnUnits:
+        """The units in which each column has a variance of one, about a centre or about zero."""
+        about = 0.0 if centre is None else centre
+        squares = summary.variances + np.where(summary.counts > 0, summary.means - about, 0.0) ** 2
+        magnitude = np.fmax(np.abs(summary.lowest), np.abs(summary.highest))
+        gap = resolution(source, summary)
+        varies = np.sqrt(squares) > ROUNDING * magnitude
+        return cls(np.where(varies, np.sqrt(squares + rounding_variance(gap)), 0.0), gap)
+
+
+def rounding_variance(resolution: FloatArray) -> FloatArray:
+    """The variance of a value within what it was rounded to."""
+    return np.asarray(resolution**2 / 12.0)
+
+
+def resolution(source: RowSource, summary: Summary) -> FloatArray:
+    """The smallest gap between two values of each column, in the user's order and units.
+
+    Of columns that do not vary 0. In large data it is that of some rows, together with the
+    smallest and the largest value of all: a gap that these do not show is rare.
+    """
+    n_rows = source.shape[0]
+    step = -(-n_rows // ROWS_LOOKED_AT)
+    block = source.rows(slice(0, n_rows) if step == 1 else np.arange(0, n_rows, step))
+    ends = np.stack([summary.lowest, summary.highest]).astype(np.float64)
+    span = np.asarray(ends[1] - ends[0])
+    if sparse.issparse(block):
+        gaps = _smallest_gaps_of_stored(block, ends, SAME_VALUE * span)
+    else:
+        values = np.concatenate([block.astype(np.float64), ends])
+        values.sort(axis=0)  # NaN come last, and make gaps of NaN
+        gaps = np.diff(values, axis=0)
+        gaps[~(gaps > SAME_VALUE * span)] = np.inf
+        gaps = gaps.min(axis=0)
+    return np.where(np.isfinite(gaps), gaps, 0.0)
+
+
+def _smallest_gaps_of_stored(block: Any, ends: FloatArray, same: FloatArray) -> FloatArray:
+    """Of the values that are stored, the ends of the columns, and zero where it is not stored."""
+    n_columns = block.shape[1]
+    numbers = np.arange(n_columns)
+    stored = np.bincount(block.indices, minlength=n_columns)
+    with_zero = numbers[stored < block.shape[0]]
+    column = np.concatenate([block.indices, numbers, numbers, with_zero])
+    value = np.concatenate([block.data, ends[0], ends[1], np.zeros(with_zero.size)])
+    kept = ~np.isnan(value)
+    column, value = column[kept], value[kept].astype(np.float64)
+    order = np.lexsort((value, column))
+    column, value = column[order], value[order]
+    gap = np.diff(value)
+    told = (column[1:] == column[:-1]) & (gap > same[column[1:]])
+    smallest = np.full(n_columns, np.inf)
+    np.minimum.at(smallest, column[1:][told], gap[told])
+    return smallest
