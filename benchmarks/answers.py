@@ -36,6 +36,9 @@ ATTRIBUTES = (
     "restart_n_components_",
 )
 
+# What MEIBP's fits are called by their noise.
+NOISE = {"shared": "MEIBP", "per_column": "MEIBP per column"}
+
 
 def planted(n: int = 150, d: int = 24, k: int = 5, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
@@ -122,20 +125,27 @@ def cases() -> Iterator[tuple[str, Callable[[], Any]]]:
         for gap, hide in gaps.items():
             for kind, store in storage.items():
                 data = store(hide(X))
-                yield (
-                    f"MEIBP {mode}/{gap}/{kind}",
-                    lambda data=data, settings=settings: ibp.MEIBP(random_state=2, **settings).fit(
-                        data
-                    ),
-                )
-    yield "MEIBP default/tags", lambda: ibp.MEIBP(random_state=0).fit(tags())
+                for noise, name in NOISE.items():
+                    yield (
+                        f"{name} {mode}/{gap}/{kind}",
+                        lambda data=data, noise=noise, settings=settings: ibp.MEIBP(
+                            noise=noise, random_state=2, **settings
+                        ).fit(data),
+                    )
     large = planted(6000, 30, 8, seed=5)
-    yield "MEIBP default/sampled start", lambda: ibp.MEIBP(12, random_state=0).fit(large)
-    first = ibp.MEIBP(6, random_state=0).fit(X)
+    for noise, name in NOISE.items():
+        yield (
+            f"{name} default/tags",
+            lambda noise=noise: ibp.MEIBP(noise=noise, random_state=0).fit(tags()),
+        )
+        yield (
+            f"{name} default/sampled start",
+            lambda noise=noise: ibp.MEIBP(12, noise=noise, random_state=0).fit(large),
+        )
+    first = ibp.MEIBP(6, noise="shared", random_state=0).fit(X)
     for name in ("FiniteVIBP", "InfiniteVIBP", "UncollapsedGibbs", "INMF", "BNMF", "MEIBP"):
         settings = {"init": first, "random_state": 0, "n_init": 2}
-        if name != "MEIBP":
-            settings["max_iter"] = 15
+        settings |= {"noise": "shared"} if name == "MEIBP" else {"max_iter": 15}
         yield (
             f"{name} from a model",
             lambda name=name, settings=settings: getattr(ibp, name)(**settings).fit(low),
