@@ -396,11 +396,21 @@ def test_problems_in_one_line(capsys, error, words):
     assert printed.startswith("error: ") and words in printed and printed.count("\n") == 1
 
 
-def test_an_interrupt_that_others_swallow_is_no_bug(capsys):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_that_others_swallow_is_no_bug(python_interrupts, capsys, number):
     with pytest.raises(BaseException) as left, session(quiet=True, json=False):
         with contextlib.suppress(KeyboardInterrupt):  # as half of an import is given up
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
         raise AttributeError("partially initialized module")
+    assert left.value.exit_code == 130
+    assert capsys.readouterr().err == "error: Interrupted; nothing was written.\n"
+
+
+def test_in_the_background_of_a_script_termination_still_interrupts(python_interrupts, capsys):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as shells start what is followed by &
+    with pytest.raises(BaseException) as left, session(quiet=True, json=False):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
     assert left.value.exit_code == 130
     assert capsys.readouterr().err == "error: Interrupted; nothing was written.\n"
 
