@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import sparse, stats
 from scipy.special import gammaln
 
 from enumeration import (
@@ -497,6 +497,11 @@ def fit(X, n_sweeps, **settings):
     method, context, state = begin(X, **settings)
     reports = [method.step(context, state) for _ in range(n_sweeps)]
     return method, state, reports
+
+
+def test_sparse_rows_are_refused():
+    with pytest.raises(TypeError, match="needs a dense matrix"):
+        begin(sparse.csr_array(np.eye(4)))
 
 
 def test_same_seed_same_answer():

@@ -50,7 +50,9 @@ def test_the_picture_of_a_comparison(watched):
     ]
     for sweep in told:
         watched.reporter.sweep(sweep)
-    rows = [line.split() for line in watched.picture().splitlines() if "ibp" in line or "nmf" in line]
+    rows = [
+        line.split() for line in watched.picture().splitlines() if "ibp" in line or "nmf" in line
+    ]
     assert rows == [
         ["▸", "aibp", "-0.6000", "4", "1", "2.0", "s"],
         ["bnmf", "4", "1", "2.0", "s"],  # not scored yet

@@ -376,6 +376,6 @@ def test_missing_folder(tmp_path):
 
 def test_a_format_whose_package_is_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(DataFileError, match=r'codes.parquet needs the package pyarrow.*ibp\[cli\]'):
+    with pytest.raises(DataFileError, match=r"codes.parquet needs the package pyarrow.*ibp\[cli\]"):
         write_codes(tmp_path / "codes.parquet", CODES)
     assert only(tmp_path)

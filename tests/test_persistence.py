@@ -782,7 +782,11 @@ def test_numbers_that_no_fit_gives(saved, tmp_path):
     ("name", "change", "problem"),
     [
         ("components_std_", lambda a: -a, "components_std_ has negative entries"),
-        ("components_", lambda a: np.where(a > a.mean(), np.nan, a), "components_ has entries that"),
+        (
+            "components_",
+            lambda a: np.where(a > a.mean(), np.nan, a),
+            "components_ has entries that",
+        ),
         ("intercept_", lambda a: a + np.inf, "intercept_ has entries that are not finite"),
         ("history_evidence", lambda a: a.astype(complex), "the history of evidence is not numeric"),
     ],

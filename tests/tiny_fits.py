@@ -88,6 +88,12 @@ def fits() -> Iterator[tuple[str, Callable[[], Any], Any]]:
     }
     for name, make in others.items():
         yield name, lambda make=make: make().fit(X), X
+    wide = random_data(np.random.default_rng(7), 10, 40, missing="none")
+    yield (
+        "wide, row by row",
+        lambda: ibp.MEIBP(3, block_size=1, init="random", max_iter=3, random_state=0).fit(wide),
+        wide,
+    )
     far = 10.0 * np.random.default_rng(0).normal(size=(15, 12))
     yield (
         "features without room",
