@@ -23,7 +23,7 @@ from scipy import sparse
 from ibp import MEIBP
 from ibp.files import DataFileError, read_table
 from ibp.files import parquet as parquet_module
-from ibp.files.checks import float_type
+from ibp.files.checks import as_floats, float_type
 from ibp.files.wording import in_bytes, listed
 from test_files_delimited import refusal
 
@@ -663,3 +663,16 @@ def test_words_for_many_things_and_for_much_memory():
         "2.5 TB",
         "1e+04 TB",
     ]
+
+
+def test_numbers_that_memory_has_no_room_to_convert():
+    class TooMany:
+        """As many integers as a file on disk may have."""
+
+        dtype, shape, size = np.dtype(np.int64), (10**9, 400), 400 * 10**9
+
+        def astype(self, dtype, copy):
+            raise MemoryError
+
+    with pytest.raises(DataFileError, match=r"1,000,000,000 rows of 400 columns take 3.2 TB"):
+        as_floats(TooMany())

@@ -94,20 +94,21 @@ def fits() -> Iterator[tuple[str, Callable[[], Any], Any]]:
         lambda: ibp.MEIBP(3, block_size=1, init="random", max_iter=3, random_state=0).fit(wide),
         wide,
     )
+    known: dict[str, Any] = {"learn_hyperparameters": False, "fit_intercept": False}
     far = 10.0 * np.random.default_rng(0).normal(size=(15, 12))
+    known |= {"alpha": 5.0, "factor_std": 2.0, "max_iter": 2, "random_state": 0}
     yield (
         "features without room",
-        lambda: ibp.AcceleratedGibbs(
-            alpha=5.0,
-            noise_std=0.5,
-            factor_std=2.0,
-            learn_hyperparameters=False,
-            fit_intercept=False,
-            init={"Z": np.zeros((15, 0))},
-            max_iter=2,
-            random_state=0,
-        ).fit(far),
+        lambda: ibp.AcceleratedGibbs(noise_std=0.5, init={"Z": np.zeros((15, 0))}, **known).fit(
+            far
+        ),
         far,
+    )
+    pairs = 1.0 - np.eye(3)  # each row alone tells a feature from the others
+    yield (
+        "rows with all the say",
+        lambda: ibp.AcceleratedGibbs(noise_std=0.06, init={"Z": pairs}, **known).fit(pairs),
+        pairs,
     )
 
 
