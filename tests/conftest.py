@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,16 @@ settings.register_profile(
 settings.load_profile("ibp")
 
 TESTS = Path(__file__).resolve().parent
+
+
+@pytest.fixture
+def python_interrupts():
+    """Python's own Ctrl-C handler, whatever the test runner or other code has installed."""
+    if threading.current_thread() is not threading.main_thread():
+        pytest.skip("signals are delivered to the main thread only")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

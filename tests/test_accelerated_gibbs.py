@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import sparse, stats
 from scipy.special import gammaln
 
 from enumeration import (
@@ -454,6 +454,33 @@ def test_report_agrees_with_plain_formulae(missing, intercept_std, prior, dtype)
     assert method.n_components_in_use(state) == 4
 
 
+@pytest.mark.parametrize("intercept_std", [None, 3.0])
+def test_with_too_many_patterns_missing_entries_count_as_drawn(monkeypatch, intercept_std):
+    rng = np.random.default_rng(6)
+    X = random_data(rng, 12, 6, missing="scattered")
+    Z = random_assignments(rng, 12, 3)
+    centre = np.nanmean(X, axis=0)
+    settings = {"centre": centre, "start": start_at(Z), "intercept_std": intercept_std}
+    method, context, state = begin(X, **settings)
+    exact = method.sample(context, state)
+    filled = X.copy()
+    filled[np.isnan(X)] = state.missing_value + np.broadcast_to(centre, X.shape)[np.isnan(X)]
+    _, as_drawn, complete = begin(filled, **settings)
+    expected = method.sample(as_drawn, complete)
+
+    monkeypatch.setattr("ibp.methods.accelerated_gibbs.MOST_ENTRIES", 0)
+    state.fit = None
+    sample = method.sample(context, state)
+    for name in ("components", "components_std", "intercept", "log_joint"):
+        np.testing.assert_allclose(getattr(sample, name), getattr(expected, name), rtol=1e-9)
+    np.testing.assert_allclose(
+        method.train_log_likelihood(context, state),
+        method.train_log_likelihood(as_drawn, complete),
+        rtol=1e-9,
+    )
+    assert (np.abs(sample.components - exact.components) > 1e-6).any()
+
+
 def test_factors_are_drawn_from_their_posterior():
     rng = np.random.default_rng(0)
     Z, X = random_assignments(rng, 12, 3).astype(float), rng.normal(size=(12, 2))
@@ -470,6 +497,11 @@ def fit(X, n_sweeps, **settings):
     method, context, state = begin(X, **settings)
     reports = [method.step(context, state) for _ in range(n_sweeps)]
     return method, state, reports
+
+
+def test_sparse_rows_are_refused():
+    with pytest.raises(TypeError, match="needs a dense matrix"):
+        begin(sparse.csr_array(np.eye(4)))
 
 
 def test_same_seed_same_answer():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import betaln, gammaln
 
+from ibp import BeamSearchIBP
 from ibp.data import Observations, all_rows, summarize
 from ibp.datasets import make_block_images
 from ibp.loop import run
@@ -322,3 +323,13 @@ def test_single_precision_and_rows_with_nothing():
     small = Observations.from_array(all_rows(observations.source).astype(np.float32))
     double, single = (fitted(data, hyper)[0] for data in (observations, small))
     np.testing.assert_array_equal(double.assignments, single.assignments)
+
+
+def test_without_an_intercept_there_is_none():
+    X = make_block_images(40, noise_std=0.1, random_state=0).data
+    model = BeamSearchIBP(fit_intercept=False, max_iter=1, random_state=0).fit(X)
+    assert (model.intercept_ == 0.0).all()
+    np.testing.assert_allclose(
+        model.inverse_transform(model.assignments_), model.assignments_ @ model.components_
+    )
+    assert np.std(X - model.assignments_ @ model.components_) < 0.5 * np.std(X)

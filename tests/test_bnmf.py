@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.optimize import nnls
 from scipy.stats import expon, invgamma, norm
 
-from ibp import loop
+from ibp import BNMF, loop
 from ibp.data import Observations
 from ibp.methods.bnmf import BNMFMethod, FrozenBNMF, code_statistics
 from ibp.methods.context import Context
@@ -409,3 +409,16 @@ def test_the_loop_notices_that_codes_are_at_rest():
     assert run.ending == "converged"
     assert run.history.sweeps[0].n_changed > 0
     assert run.history.sweeps[-1].n_changed == 0
+
+
+def test_the_rate_of_the_factors_can_be_given():
+    X = data(3)
+    loose, tight = (
+        BNMF(3, factor_rate=rate, max_iter=5, tol=0, random_state=0).fit(X) for rate in (0.1, 5.0)
+    )
+    assert tight.components_.sum() < loose.components_.sum()
+    with pytest.warns(UserWarning, match="No feature survived"):
+        nothing = BNMF(3, factor_rate=1e9, max_iter=5, tol=0, random_state=0).fit(X)
+    assert nothing.n_components_ == 0
+    assert nothing.transform(X).shape == (len(X), 0)
+    assert np.isfinite(nothing.score(X))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,12 +20,15 @@ from typer.testing import CliRunner
 import ibp
 from ibp.cli import options
 from ibp.cli.app import app, run
+from ibp.cli.data import match_columns
+from ibp.cli.fitting import save_model
 from ibp.cli.pictures import print_pictures, shrink
 from ibp.cli.problems import session
 from ibp.cli.progress import LineReporter, Sweep
 from ibp.cli.screen import TerminalReporter, sparkline
 from ibp.cli.words import duration, number, printable
-from ibp.errors import counted
+from ibp.errors import InputError, counted
+from ibp.files.table import Table
 from terminal import check_refusal, events_of
 
 COMMANDS = ("fit", "transform", "report", "compare", "info", "simulate", "demo")
@@ -92,6 +96,7 @@ def test_no_command_is_a_question_for_help(call):
         (["fit", "data.csv", "--held-out", "1"], "between 0 and 1"),
         (["fit", "data.csv", "--method", "mibp"], "there is no method 'mibp'"),
         (["compare", "data.csv", "--methods", "meibp,x"], "there is no method 'x'"),
+        (["compare", "data.csv", "--methods", " , "], "name at least one method of meibp-default"),
         (["fit", "data.csv", "--set", "alpha"], "NAME=VALUE"),
         (["fit", "data.csv", "--seed", "4294967296"], "4294967295"),
         (["compare", "data.csv", "--minutes", "inf"], "--minutes"),
@@ -319,6 +324,28 @@ def test_transform_matches_columns_by_name(call, folder, tmp_path):
     ]
 
 
+def test_columns_of_one_name_are_told_apart_by_their_order_alone():
+    reporter = LineReporter()
+    model = SimpleNamespace(feature_names_in_=["a", "b", "a"], n_features_in_=3)
+    as_fitted = Table(np.eye(3), column_names=["a", "b", "a"], source="x.csv")
+    assert match_columns(reporter, as_fitted, model, Path("m.ibp")) is as_fitted
+    turned = replace(as_fitted, column_names=["a", "a", "b"])
+    with pytest.raises(InputError, match=r"x.csv has columns of one name in another order"):
+        match_columns(reporter, turned, model, Path("m.ibp"))
+
+
+def test_jobs_of_transform_reach_the_model(call, monkeypatch):
+    seen = []
+    transform = ibp.MEIBP.transform
+    monkeypatch.setattr(
+        ibp.MEIBP, "transform", lambda self, X: (seen.append(self.n_jobs), transform(self, X))[1]
+    )
+    arguments = ("transform", "model.ibp", "data.csv", "--quiet")
+    assert call(*arguments, "-o", "saved_jobs.npy").returncode == 0
+    assert call(*arguments, "-o", "one_job.npy", "--jobs", 1).returncode == 0
+    assert seen == [-1, 1]
+
+
 def test_a_model_that_is_none(call, folder):
     check_refusal(call("transform", "data.npy", "data.csv", "-o", "no.csv"), "data.npy")
     check_refusal(call("transform", "gone.ibp", "data.csv", "-o", "no.csv"), "no file gone.ibp")
@@ -351,6 +378,64 @@ def test_info(call, folder):
     assert "holes.csv, dense data" in shown and "p7 and 28 more" in shown
 
 
+def test_info_of_sparse_data_and_of_images(call, folder):
+    X = np.zeros((30, 5))
+    X[3, 1], X[4, 2] = 2.5, 1.5
+    sparse.save_npz(folder / "sparse.npz", sparse.csr_array(X))
+    about = events_of(call("info", "sparse.npz", "--json").stdout)[-1]
+    assert about["kind"] == "sparse data" and about["stored"] == 2
+    assert (about["lowest"], about["highest"]) == (0.0, 2.5)  # 0 is not stored, but there
+    np.save(folder / "images.npy", np.random.default_rng(0).random((20, 3, 4)))
+    shown = call("info", "images.npy").stdout
+    assert "3x4" in shown and "images.npy, dense data" in shown
+
+
+def test_info_knows_a_model_by_what_is_in_it(call, folder, tmp_path):
+    (tmp_path / "model.zip").write_bytes((folder / "model.ibp").read_bytes())
+    assert "model.zip, model" in call("info", tmp_path / "model.zip").stdout
+    np.savez(tmp_path / "arrays.npz", X=np.ones((4, 3)))
+    assert "arrays.npz, dense data" in call("info", tmp_path / "arrays.npz").stdout
+    # The end of an archive, as it should be, after a list of its members that is none.
+    content = bytearray((tmp_path / "arrays.npz").read_bytes())
+    start = content.rindex(b"PK\x01\x02")
+    content[start : start + 4] = b"PKPK"
+    (tmp_path / "broken.npz").write_bytes(content)
+    check_refusal(call("info", tmp_path / "broken.npz"), "broken.npz", "damaged")
+
+
+def test_what_cannot_be_held_out(call, folder):
+    sparse.save_npz(folder / "thin.npz", sparse.random_array((30, 5), density=0.3, rng=0))
+    held_out = ("--held-out", 0.3, "-o", "none.ibp")
+    check_refusal(call("fit", "thin.npz", *held_out), "thin.npz is sparse", "--held-out")
+    X = np.eye(12)
+    X[:, 1:] = np.nan
+    X[0, 1:] = 1.0
+    np.save(folder / "empty.npy", X)
+    finished = call("fit", "empty.npy", *held_out, "--seed", 1)
+    check_refusal(finished, "empty.npy has nothing to hide", "another share")
+    assert not (folder / "none.ibp").exists()
+
+
+def test_a_fit_that_finds_nothing_says_what_to_try(call, folder):
+    np.save(folder / "noise.npy", np.random.default_rng(0).normal(size=(40, 6)))
+    finished = call("fit", "noise.npy", "-o", "nothing.ibp", "--set", "noise_std=3")
+    assert finished.returncode == 0
+    assert "0 features in 40 rows" in finished.stdout
+    assert "No feature survived" in finished.stdout and "--restarts 5" in finished.stdout
+
+
+def test_a_model_that_cannot_be_saved(folder, tmp_path):
+    model = ibp.load(folder / "model.ibp")
+    reporter = LineReporter()
+    (tmp_path / "new.ibp").write_text("of another program")
+    with pytest.raises(InputError, match="new.ibp has come into being meanwhile"):
+        save_model(reporter, model, tmp_path / "new.ibp", force=False)
+    assert (tmp_path / "new.ibp").read_text() == "of another program"
+    with pytest.raises(InputError, match=r"model.ibp cannot be written: No such file"):
+        save_model(reporter, model, tmp_path / "nowhere" / "model.ibp", force=True)
+    assert reporter.written == []
+
+
 def test_simulate(call, folder):
     make = ("simulate", "--missing", 0.25, "--rows", 80, "--seed", 5)
     finished = call(*make, "-o", "made.csv", "--truth", "truth.npz")
@@ -377,6 +462,8 @@ def test_errors_that_are_no_fault_of_the_user_are_not_hidden():
         from ibp.blas import np as numpy  # raised by NumPy, not by a check of ours
 
         exec("np.zeros(3)[:] = np.zeros(2)", {"np": numpy, "__name__": "ibp.methods.meibp.method"})
+    with pytest.raises(ModuleNotFoundError, match="nonsense"), session(quiet=False, json=False):
+        import nonsense  # noqa: F401
 
 
 @pytest.mark.parametrize(
@@ -385,6 +472,7 @@ def test_errors_that_are_no_fault_of_the_user_are_not_hidden():
         (MemoryError("Unable to allocate 9 GiB"), "not enough memory for this (Unable to allocate"),
         (ModuleNotFoundError("No", name="jinja2"), "needs jinja2, which is not installed: pip"),
         (PermissionError(13, "Permission denied", "x.csv"), "x.csv: Permission denied."),
+        (IsADirectoryError(21, "Is a directory", "here"), "here is a folder, not a file."),
         (KeyboardInterrupt(), "Interrupted; nothing was written."),
     ],
 )
@@ -396,13 +484,29 @@ def test_problems_in_one_line(capsys, error, words):
     assert printed.startswith("error: ") and words in printed and printed.count("\n") == 1
 
 
-def test_an_interrupt_that_others_swallow_is_no_bug(capsys):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_that_others_swallow_is_no_bug(python_interrupts, capsys, number):
     with pytest.raises(BaseException) as left, session(quiet=True, json=False):
-        with contextlib.suppress(KeyboardInterrupt):  # as half of an import is given up
-            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):  # and swallowed, as half of an import is given up
+            signal.raise_signal(number)
         raise AttributeError("partially initialized module")
     assert left.value.exit_code == 130
     assert capsys.readouterr().err == "error: Interrupted; nothing was written.\n"
+
+
+def test_in_the_background_of_a_script_termination_still_interrupts(python_interrupts, capsys):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as shells start what is followed by &
+    with pytest.raises(BaseException) as left, session(quiet=True, json=False):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+    assert left.value.exit_code == 130
+    assert capsys.readouterr().err == "error: Interrupted; nothing was written.\n"
+
+
+def test_a_command_may_run_in_a_thread(call):
+    with ThreadPoolExecutor(1) as pool:  # which no signal reaches
+        finished = pool.submit(call, "info", "data.csv", "--json").result()
+    assert finished.returncode == 0 and events_of(finished.stdout)[-1]["rows"] == 120
 
 
 def test_quick_sweeps_are_thinned_out(capsys, monkeypatch):
@@ -416,11 +520,12 @@ def test_quick_sweeps_are_thinned_out(capsys, monkeypatch):
 
 
 def test_words():
-    assert [number(x) for x in (-281245.3, 12, 0.123456, 1e-9)] == [
+    assert [number(x) for x in (-281245.3, 12, 0.123456, 1e-9, np.inf)] == [
         "-281,245",
         "12",
         "0.1235",
         "1e-09",
+        "inf",
     ]
     assert [duration(s) for s in (3.21, 59.99, 86, 7500)] == [
         "3.2 s",
@@ -494,6 +599,25 @@ def test_nothing_to_compare_is_told(call, folder, monkeypatch):
     assert not (folder / "none.html").exists()
 
 
+def test_an_interrupted_comparison_is_shown_so_far(call, folder, monkeypatch):
+    from ibp import comparison
+
+    fit_scored = comparison.fit_scored
+
+    def interrupted(model, *arguments, **more):
+        if isinstance(model, ibp.BNMF):
+            raise KeyboardInterrupt
+        return fit_scored(model, *arguments, **more)
+
+    monkeypatch.setattr("ibp.comparison.fit_scored", interrupted)
+    arguments = ("compare", "data.csv", "--methods", "meibp,bnmf", "-k", 2, "--minutes", 0.05)
+    finished = call(*arguments, "-o", "half.html")
+    assert finished.returncode == 130
+    assert "  1. meibp" in finished.stdout and "bnmf" not in finished.stdout
+    assert "Interrupted: this is the comparison so far." in finished.stdout
+    assert (folder / "half.html").stat().st_size > 1000
+
+
 def test_the_next_steps_can_be_taken(call, folder):
     reading = ("--drop", "p0", "--header")
     fit = ("fit", "data.csv", "--method", "meibp", "-k", 3, "--max-sweeps", 1, *reading)
@@ -542,6 +666,27 @@ def test_demo(call, folder, monkeypatch):
     ]
     assert ibp.load(folder / "shown" / "digits.ibp").restart_evidence_.size == 3
     check_refusal(call("demo", "-o", "shown"), "exists already")
+
+
+def test_an_interrupted_demo(call, folder, monkeypatch):
+    from ibp.cli import demo
+
+    digits = demo._digits()
+    few = replace(digits, values=digits.values[:60], row_names=digits.row_names[:60])
+
+    def interrupt(*arguments, **more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "_digits", interrupt)
+    finished = call("demo", "-o", "never")
+    assert (finished.returncode, finished.stdout) == (130, "")
+    assert not (folder / "never").exists()  # nor an empty folder
+    monkeypatch.setattr(demo, "_digits", lambda: few)
+    monkeypatch.setattr(LineReporter, "sweep", interrupt)
+    finished = call("demo", "-o", "early")
+    assert finished.returncode == 130 and "Report  early/digits.html" in finished.stdout
+    assert ibp.load(folder / "early" / "digits.ibp").ending_ == "interrupted"
+    check_refusal(call("demo", "-o", "data.csv"), "data.csv is a file", "name a folder")
 
 
 def test_what_was_written_before_a_problem_is_told(call, folder, monkeypatch):

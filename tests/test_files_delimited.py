@@ -123,6 +123,36 @@ def test_columns_lined_up_with_spaces(content, row_names, column_names, n_blank,
     assert (table.row_names, table.column_names) == (row_names, column_names)
 
 
+def test_names_in_quotes_may_hold_spaces(tmp_path):
+    content = 'name a b\n"one  two" 1 2\n"three  four" 30 4\n'
+    table = read_table(write(tmp_path, content, "data.txt"))
+    np.testing.assert_array_equal(table.values, [[1, 2], [30, 4]])
+    assert table.row_names == ["one  two", "three  four"]  # nothing is lined up here
+
+
+def test_a_header_that_cannot_be_split(tmp_path):
+    path = write(tmp_path, f'"{"x" * 200_000}",b\n1,2\n3,4\n')
+    sentence = refusal(path)
+    assert "data.csv cannot be split into cells from line 1 on" in sentence
+    assert "look for a quote that is not closed" in sentence
+
+
+def test_with_little_memory_left_a_file_is_read_slowly(tmp_path, monkeypatch):
+    path = write(tmp_path, "a,b\n1,\n3,4\n")  # with a gap, which NumPy does not read
+    asked = []
+
+    def has_room(n_bytes):
+        asked.append(n_bytes)
+        return n_bytes < 10**6
+
+    monkeypatch.setattr(delimited, "has_room", has_room)
+    monkeypatch.setattr(delimited, "_read_quickly", None)
+    np.testing.assert_array_equal(read_table(path).values, [[1, NAN], [3, 4]])
+    assert len(asked) == 2
+    monkeypatch.setattr(delimited, "has_room", lambda n_bytes: False)
+    assert "memory" in refusal(path)
+
+
 def test_the_place_of_a_bad_cell_among_spaces(tmp_path):
     path = write(tmp_path, "  a   b\n  1   2\n 30   x\n", "data.txt")
     assert 'row 2 (line 3), column "b", holds "x"' in refusal(path)

@@ -7,6 +7,8 @@ import io
 import os
 import subprocess
 import sys
+import zipfile
+from decimal import Decimal
 
 import anndata
 import numpy as np
@@ -21,7 +23,8 @@ from scipy import sparse
 from ibp import MEIBP
 from ibp.files import DataFileError, read_table
 from ibp.files import parquet as parquet_module
-from ibp.files.checks import float_type
+from ibp.files.checks import as_floats, float_type
+from ibp.files.wording import in_bytes, listed
 from test_files_delimited import refusal
 
 VALUES = np.random.default_rng(0).normal(size=(6, 4))
@@ -114,6 +117,12 @@ def test_permission_denied_to_anyone(tmp_path, monkeypatch):
 
     monkeypatch.setattr(np.lib.format, "open_memmap", deny)
     assert "may not be read by you" in refusal(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_is_no_file(tmp_path):
+    os.mkfifo(tmp_path / "data.csv")  # which would be waited for
+    assert "data.csv is not an ordinary file" in refusal(tmp_path / "data.csv")
 
 
 def test_missing_package(tmp_path, monkeypatch):
@@ -229,6 +238,15 @@ def test_damage_inside_an_archive(tmp_path):
     content[200] ^= 0xFF
     (tmp_path / "data.npz").write_bytes(content)
     assert "damaged" in refusal(tmp_path / "data.npz")
+
+
+def test_an_archive_whose_member_is_no_array(tmp_path):
+    np.savez(tmp_path / "data.npz", VALUES)
+    with zipfile.ZipFile(tmp_path / "data.npz") as archive:
+        content = archive.read("arr_0.npy")
+    with zipfile.ZipFile(tmp_path / "data.npz", "w") as archive:  # with checksums that are right
+        archive.writestr("arr_0.npy", content.replace(b"'descr'", b"'other'"))
+    assert 'has a damaged array "arr_0"' in refusal(tmp_path / "data.npz")
 
 
 def test_one_file_named_as_the_other(tmp_path):
@@ -382,6 +400,15 @@ def test_parquet_types(types, becomes, tmp_path):
     assert table.values.tolist() == [[0, 0], [1, 1]]
 
 
+def test_parquet_of_decimals_and_of_nothing(tmp_path):
+    money = pa.array([Decimal("1.25"), None], pa.decimal128(9, 2))
+    columns = {"money": money, "nothing": pa.nulls(2), "small": pa.array([1, 2], pa.int8())}
+    parquet.write_table(pa.table(columns), tmp_path / "data.parquet")
+    values = read_table(tmp_path / "data.parquet").values
+    assert values.dtype == np.float64
+    np.testing.assert_array_equal(values, [[1.25, np.nan, 1], [np.nan, np.nan, 2]])
+
+
 def test_parquet_with_gaps_among_integers_and_many_groups(tmp_path):
     path = tmp_path / "data.parquet"
     numbers = [None if i % 7 == 0 else i for i in range(1000)]
@@ -414,6 +441,16 @@ def test_truncated_parquet(tmp_path):
     frame().to_parquet(tmp_path / "data.parquet")
     for path in truncated(tmp_path / "data.parquet", tmp_path):
         assert "damaged, cut short" in refusal(path)
+
+
+def test_damage_inside_parquet(tmp_path):
+    path = tmp_path / "data.parquet"
+    column = pa.array(np.arange(1000.0))
+    parquet.write_table(pa.table({"a": column}), path, compression="gzip", use_dictionary=False)
+    content = bytearray(path.read_bytes())
+    content[40:400] = bytes(360)  # of a page; all that says where it is stays as it was
+    path.write_bytes(content)
+    assert "damaged" in refusal(path)
 
 
 # Matrix Market
@@ -615,3 +652,27 @@ def test_too_little_memory_under_a_limit(tmp_path):
 
 def test_errors_are_value_errors():
     assert issubclass(DataFileError, ValueError)
+
+
+def test_words_for_many_things_and_for_much_memory():
+    assert listed(["a", "b", "c"]) == "a, b and c"
+    assert listed("abcdef", last="or", limit=4) == "a, b, c or 3 more"
+    assert [in_bytes(n) for n in (12, 6.4e9, 2.5e12, 1e16)] == [
+        "12 bytes",
+        "6.4 GB",
+        "2.5 TB",
+        "1e+04 TB",
+    ]
+
+
+def test_numbers_that_memory_has_no_room_to_convert():
+    class TooMany:
+        """As many integers as a file on disk may have."""
+
+        dtype, shape, size = np.dtype(np.int64), (10**9, 400), 400 * 10**9
+
+        def astype(self, dtype, copy):
+            raise MemoryError
+
+    with pytest.raises(DataFileError, match=r"1,000,000,000 rows of 400 columns take 3.2 TB"):
+        as_floats(TooMany())

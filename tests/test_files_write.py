@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 
 import numpy as np
 import pandas as pd
@@ -370,4 +371,11 @@ def test_long_names(tmp_path):
 def test_missing_folder(tmp_path):
     with pytest.raises(FileNotFoundError), atomic(tmp_path / "nowhere" / "result"):
         pass
+    assert only(tmp_path)
+
+
+def test_a_format_whose_package_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(DataFileError, match=r"codes.parquet needs the package pyarrow.*ibp\[cli\]"):
+        write_codes(tmp_path / "codes.parquet", CODES)
     assert only(tmp_path)

@@ -19,16 +19,6 @@ from ibp.methods.base import SweepRecord, relative_change
 from problems import plain
 
 
-@pytest.fixture
-def python_interrupts():
-    """Python's own Ctrl-C handler, whatever the test runner has installed."""
-    if threading.current_thread() is not threading.main_thread():
-        pytest.skip("signals are delivered to the main thread only")
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.fixture(params=[plain, MEIBP], ids=["plain", "default"])
 def make(request):
     return request.param

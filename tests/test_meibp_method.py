@@ -17,6 +17,7 @@ from ibp.methods.meibp.method import MEIBPMethod
 from ibp.methods.meibp.random_start import RandomStart
 from ibp.methods.meibp.start import GivenStart
 from ibp.model import (
+    Bound,
     GammaPosterior,
     Hyperparameters,
     LeftOrderedClasses,
@@ -246,6 +247,22 @@ def test_a_useless_feature_is_removed():
     assert n_cleared == useless.sum()
     np.testing.assert_array_equal(state.assignments, Z)  # the order of origin is kept
     assert method.evidence(context, state).total > before
+
+
+def test_a_removal_whose_gain_was_rounding_is_taken_back(monkeypatch):
+    method, context, state = make(3, learned=True, missing="scattered", intercept=True)
+    for _ in range(3):
+        method.step(context, state)
+    before, evidence = deepcopy(state), method.evidence(context, state).total
+    assert state.n_components >= 2
+    monkeypatch.setattr(Bound, "removal_gains", lambda self: np.full(state.n_components, 1e-12))
+    assert method.remove_features(context, state) == 0
+    np.testing.assert_array_equal(state.assignments, before.assignments)
+    np.testing.assert_array_equal(state.statistics.gram, before.statistics.gram)
+    np.testing.assert_array_equal(state.factors.mean, before.factors.mean)
+    assert method.evidence(context, state).total == evidence
+    method.step(context, state)  # and all goes on
+    assert_not_lower(method.evidence(context, state).total, evidence)
 
 
 @given(seed=seeds, missing=missing_kinds, intercept=st.booleans())

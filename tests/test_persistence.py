@@ -758,6 +758,72 @@ def test_wrong_scalar(saved, tmp_path, change):
         ibp.load(rewrite(saved, tmp_path, change_header=lambda h: h["scalars"].update(change)))
 
 
+def problem_of(path):
+    """What is said to be wrong inside a file that cannot be a model."""
+    with pytest.raises(ModelFileError) as caught:
+        ibp.load(path)
+    return str(caught.value)
+
+
+def test_numbers_that_no_fit_gives(saved, tmp_path):
+    def with_value(**values):
+        return rewrite(saved, tmp_path, change_header=lambda h: h["scalars"].update(values))
+
+    for value in (0.0, -0.3, float("nan")):
+        assert "noise_std_ is" in problem_of(with_value(noise_std_=value))
+    for version in (0, -1):
+        path = rewrite(saved, tmp_path, change_header=lambda h, v=version: h.update(version=v))
+        assert f"impossible format version {version}" in problem_of(path)
+    loaded = ibp.load(with_value(alpha_=2))  # as other programs write a whole number
+    assert loaded.alpha_ == 2.0 and type(loaded.alpha_) is float
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "problem"),
+    [
+        ("components_std_", lambda a: -a, "components_std_ has negative entries"),
+        (
+            "components_",
+            lambda a: np.where(a > a.mean(), np.nan, a),
+            "components_ has entries that",
+        ),
+        ("intercept_", lambda a: a + np.inf, "intercept_ has entries that are not finite"),
+        ("history_evidence", lambda a: a.astype(complex), "the history of evidence is not numeric"),
+    ],
+)
+def test_arrays_that_no_fit_gives(saved, tmp_path, name, change, problem):
+    def change_arrays(arrays):
+        arrays[name] = change(arrays[name])
+
+    assert problem in problem_of(rewrite(saved, tmp_path, change_arrays=change_arrays))
+
+
+@pytest.fixture(scope="module")
+def saved_samples(tmp_path_factory):
+    """The bytes of a saved model with samples of the posterior."""
+    path = tmp_path_factory.mktemp("models") / "samples.ibp"
+    ibp.AcceleratedGibbs(2, max_iter=8, thin=2, random_state=0).fit(make_data()).save(path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "problem"),
+    [
+        ("n_components", lambda a: a[:0], "there is no sample"),
+        ("n_components", lambda a: a - 3, "a negative number of features"),
+        ("feature_counts", lambda a: a * 0, "samples_feature_counts has impossible counts"),
+        ("feature_counts", lambda a: a + 45, "samples_feature_counts has impossible counts"),
+        ("noise_std", lambda a: a * 0, "samples_noise_std has entries that are not positive"),
+        ("components", lambda a: a * np.nan, "samples_components has entries that are not finite"),
+    ],
+)
+def test_samples_that_no_chain_gives(saved_samples, tmp_path, name, change, problem):
+    def change_arrays(arrays):
+        arrays[f"samples_{name}"] = change(arrays[f"samples_{name}"])
+
+    assert problem in problem_of(rewrite(saved_samples, tmp_path, change_arrays=change_arrays))
+
+
 @pytest.mark.parametrize("name", [*ARRAYS, "assignments_packed"])
 @pytest.mark.parametrize(
     "change",

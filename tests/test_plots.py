@@ -248,6 +248,15 @@ def test_assignments_in_left_ordered_form(ax):
     assert np.array_equal(drawn.sum(axis=1), Z.sum(axis=1))  # rows stay where they are
 
 
+def test_numbers_of_many_features_are_left_out(ax):
+    Z = np.random.default_rng(0).random((20, 41)) < 0.3
+    plots.assignments(Z[:, :40], order=None, ax=ax)
+    assert [label.get_text() for label in ax.get_xticklabels()] == [str(k) for k in range(40)]
+    ax.clear()
+    plots.assignments(Z, order=None, ax=ax)
+    assert not ax.get_xticklabels()
+
+
 def test_many_rows_are_averaged_and_that_is_said(ax):
     Z = np.random.default_rng(0).random((1003, 5))
     plots.assignments(Z, order=None, max_rows=100, ax=ax)

@@ -16,6 +16,7 @@ from scipy.special import expit
 
 import ibp
 from ibp import MEIBP
+from ibp.data import as_source
 from ibp.errors import counted
 from ibp.registry import CARDS, DEFAULT_METHOD
 from ibp.report import reading, wording
@@ -27,6 +28,7 @@ from ibp.report.sampling import (
     MOST_NUMBERS,
     choose,
     leading_columns,
+    sample_rows,
     top_columns,
     worst_first,
 )
@@ -142,6 +144,12 @@ def test_frames_lists_and_masked_arrays_are_read_too(fitted, frame):
     np.testing.assert_allclose(content.measured.row_squares, gather(model, X).measured.row_squares)
 
 
+def test_sources_of_rows_are_read_too(fitted):
+    model, X = fitted
+    found = gather(model, as_source(X)).measured
+    np.testing.assert_array_equal(found.row_errors, gather(model, X).measured.row_errors)
+
+
 def test_names_come_from_the_frame_and_need_not_be_there_later():
     X = make_data()
     frame = pd.DataFrame(X, columns=list("abcdefghi"), index=[f"r{i}" for i in range(len(X))])
@@ -239,6 +247,17 @@ def test_large_pictures_lose_pixels_and_not_their_form():
     assert shown.stride == 2 and shown.image_shape == (150, 100)
     pixels = np.arange(300 * 200).reshape(300, 200)[::2, ::2]
     np.testing.assert_array_equal(shown.columns, pixels.ravel())
+
+
+def test_certainty_is_asked_of_some_rows_if_there_are_many(fitted, monkeypatch):
+    model, X = fitted
+    monkeypatch.setattr("ibp.report.trust.MOST_ROWS", 20)
+    certainty = gather(model, X).certainty
+    assert certainty.n_rows == 20
+    again = gather(model, X).certainty
+    assert certainty.mean_probability == again.mean_probability  # the same rows
+    rows = sample_rows(60, 20, 0)
+    assert np.unique(rows).size == 20 and (np.diff(rows) > 0).all()
 
 
 def test_every_feature_keeps_its_strongest_columns():
@@ -377,6 +396,8 @@ def test_numbers_as_people_say_them():
     assert wording.percent(0.9999) == "over 99 %"
     assert wording.percent(1.0) == "100 %"
     assert counted(1, "row") == "1 row" and counted(12000, "row") == "12,000 rows"
+    spans = [wording.seconds(value) for value in (0.0, 1.0, 90.5, 3000.0, 9000.0)]
+    assert spans == ["0.01 seconds", "1 second", "90.5 seconds", "50 minutes", "2.5 hours"]
     assert wording.listed([3]) == "feature 3"
     assert wording.listed(range(9)) == "features 0, 1, 2, 3, 4, 5 and 3 more"
 

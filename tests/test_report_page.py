@@ -277,3 +277,15 @@ def test_without_jinja2_there_is_a_sentence(monkeypatch):
     model = MEIBP(3, random_state=0, n_jobs=1).fit(X)
     with pytest.raises(ImportError, match=r'pip install "ibp\[cli\]"'):
         render_report(gather(model, X))
+
+
+def test_what_of_wide_data_is_shown_is_said(monkeypatch):
+    X = make_data()
+    model = MEIBP(3, random_state=0, n_jobs=1).fit(X)
+    whole = render_report(gather(model, X))
+    assert "the strongest of every feature" not in whole and "pixel in each" not in whole
+    monkeypatch.setattr("ibp.report.sampling.MOST_COLUMNS", 5)
+    assert "5 of 6 columns, the strongest of every feature" in render_report(gather(model, X))
+    monkeypatch.setattr("ibp.report.sampling.MOST_PIXELS", 2)
+    page = render_report(gather(model, X, image_shape=(2, 3)))
+    assert "every second pixel in each direction" in page

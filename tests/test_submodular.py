@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln
 
-from ibp.submodular import OPTIMIZERS, Problem, Solution, batch, maximize
+from ibp.submodular import OPTIMIZERS, Problem, Solution, batch, maximize, maximize_rows
 from ibp.submodular.brute_force import brute_force
 from ibp.submodular.certificate import certified, needed_margin
 from ibp.submodular.exact import prepare
@@ -976,6 +976,27 @@ def test_rows_are_solved_as_single_problems(optimizer, complement, exchange, bud
             assert values[row] == single.value
             assert n_updates[row] == single.n_updates
             assert proven[row] == single.proven
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_maximize_rows_gives_a_solution_per_row(optimizer):
+    rng = np.random.default_rng(7)
+    template = random_problem(rng, n=6, factors="full rank", groups="none")
+    linear = np.vstack([rng.normal(2.0, 2.0, size=(5, 6)), np.full(6, -1.0)])
+    solutions = maximize_rows(linear, template.quadratic, optimizer, random_state=3)
+    uniforms = np.random.default_rng(3)  # row by row, as one array would be filled
+    for row, solution in zip(linear, solutions, strict=True):
+        single = maximize(Problem(row, template.quadratic), optimizer, random_state=uniforms)
+        assert (solution.chosen == single.chosen).all() and solution.value == single.value
+        assert (solution.n_updates, solution.proven) == (single.n_updates, single.proven)
+    assert not solutions[-1].chosen.any()  # where nothing is worth its while
+
+
+def test_rows_that_cannot_be_solved():
+    with pytest.raises(ValueError, match="linear must be finite"):
+        maximize_rows([[1.0, np.inf]], np.eye(2))
+    with pytest.raises(ValueError, match="unknown optimizer 'greedy'; choose one of local_search"):
+        maximize_rows([[1.0, 2.0]], np.eye(2), "greedy")
 
 
 def test_no_rows_and_no_elements():

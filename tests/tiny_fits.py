@@ -17,7 +17,9 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 import ibp
-from ibp.submodular import OPTIMIZERS, Problem, maximize
+from ibp.kernels.truncated_normal import standard_moments_of
+from ibp.kernels.uncollapsed_gibbs import log_scaled_cdf
+from ibp.submodular import OPTIMIZERS, Problem, maximize, maximize_rows
 from problems import random_data
 
 WHOLE_ROWS = ("aibp", "t-aibp", "bs-ibp", "meibp+aibp")
@@ -86,6 +88,28 @@ def fits() -> Iterator[tuple[str, Callable[[], Any], Any]]:
     }
     for name, make in others.items():
         yield name, lambda make=make: make().fit(X), X
+    wide = random_data(np.random.default_rng(7), 10, 40, missing="none")
+    yield (
+        "wide, row by row",
+        lambda: ibp.MEIBP(3, block_size=1, init="random", max_iter=3, random_state=0).fit(wide),
+        wide,
+    )
+    known: dict[str, Any] = {"learn_hyperparameters": False, "fit_intercept": False}
+    far = 10.0 * np.random.default_rng(0).normal(size=(15, 12))
+    known |= {"alpha": 5.0, "factor_std": 2.0, "max_iter": 2, "random_state": 0}
+    yield (
+        "features without room",
+        lambda: ibp.AcceleratedGibbs(noise_std=0.5, init={"Z": np.zeros((15, 0))}, **known).fit(
+            far
+        ),
+        far,
+    )
+    pairs = 1.0 - np.eye(3)  # each row alone tells a feature from the others
+    yield (
+        "rows with all the say",
+        lambda: ibp.AcceleratedGibbs(noise_std=0.06, init={"Z": pairs}, **known).fit(pairs),
+        pairs,
+    )
 
 
 def equal_columns(X: np.ndarray) -> dict[str, np.ndarray]:
@@ -106,6 +130,10 @@ def problems() -> Iterator[tuple[str, Problem]]:
         values = -np.array([[0.0, 0.0, 0.7, 1.8], [0.0, 0.0, 0.7, 1.8]])
         group = np.array([0, 0, 1, 1, 1, -1, -1])
         yield f"problem {seed} with groups", replace(problem, group=group, group_values=values)
+    # Whose local optimum is worse than its complement; and one of many sets.
+    blocking = Problem([8.0, 5.0, 5.0], [[8.0, 4.0, 4.0], [4.0, 4.0, 0.0], [4.0, 0.0, 4.0]])
+    yield "complement", blocking
+    yield "many sets", Problem(np.linspace(-1.0, 3.0, 13), np.eye(13) + 0.1)
 
 
 def answers() -> dict[str, np.ndarray]:
@@ -120,6 +148,8 @@ def answers() -> dict[str, np.ndarray]:
             found[f"{name}: factors"] = model.components_
             found[f"{name}: bound"] = np.asarray(model.evidence_)
             found[f"{name}: new rows"] = np.asarray(model.transform(data))
+            if name.startswith("MEIBP, lof"):
+                found[f"{name}: confidence"] = model.confidence(data)
     for name, problem in problems():
         for optimizer in (*OPTIMIZERS, "brute_force"):
             for epsilon in (0.0, 0.1):
@@ -128,6 +158,16 @@ def answers() -> dict[str, np.ndarray]:
                 )
                 found[f"{name}, {optimizer}, {epsilon}: set"] = solution.chosen
                 found[f"{name}, {optimizer}, {epsilon}: value"] = np.asarray(solution.value)
+    quadratic = np.eye(5) + 0.3
+    linear = np.random.default_rng(6).normal(1.0, 2.0, size=(4, 5))
+    for optimizer in OPTIMIZERS:
+        solutions = maximize_rows(linear, quadratic, optimizer, random_state=0)
+        found[f"rows, {optimizer}"] = np.array([solution.chosen for solution in solutions])
+    ratios = np.array([-3000.0, -40.0, -1.0, 2.0])
+    moments = np.empty((2, ratios.size))
+    standard_moments_of(ratios, *moments)
+    found["moments"] = moments
+    found["logarithms of tails"] = np.array([log_scaled_cdf(x) for x in ratios])
     return found
 
 

@@ -46,8 +46,11 @@ def is_model(path: Path) -> bool:
         return True
     if not path.is_file() or not zipfile.is_zipfile(path):
         return False
-    with zipfile.ZipFile(path) as archive:
-        return {"header.npy", "components_.npy"} <= set(archive.namelist())
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {"header.npy", "components_.npy"} <= set(archive.namelist())
+    except zipfile.BadZipFile:  # whoever reads it as data says so
+        return False
 
 
 def _about_model(model: Any) -> dict[str, Any]:

@@ -141,7 +141,7 @@ def _warnings_noted(reporter: Reporter) -> Iterator[None]:
 
 @contextmanager
 def _signals_seen() -> Iterator[Callable[[], bool]]:
-    """Tell whether Ctrl-C was pressed, whatever became of the exception that it raised."""
+    """Tell whether we were interrupted, whatever became of the exception that it raised."""
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
@@ -152,7 +152,7 @@ def _signals_seen() -> Iterator[Callable[[], bool]]:
 
         def seen() -> bool:
             try:
-                return signal.SIGINT in receiver.recv(4096)
+                return not set(receiver.recv(4096)).isdisjoint((signal.SIGINT, signal.SIGTERM))
             except BlockingIOError:
                 return False
 
@@ -171,6 +171,8 @@ def _termination_interrupts() -> Iterator[None]:
         return
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
+        if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in a script's background
+            raise KeyboardInterrupt
         signal.raise_signal(signal.SIGINT)
 
     before = signal.signal(signal.SIGTERM, interrupt)

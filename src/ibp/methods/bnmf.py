@@ -211,8 +211,6 @@ class BNMFMethod:
         self, context: Context, state: BNMFState, n_passes: int, tolerance: float = ROUNDING
     ) -> None:
         """Update A given B and v; told to stop, it leaves the remaining columns as they are."""
-        if state.factors.shape[0] == 0:
-            return
         task = ColumnTask(
             state.statistics,
             context.observations.layout.group_of_position,

@@ -15,7 +15,7 @@ from ibp.model.factors import Factors, GaussianFactors, feature_evidence, update
 from ibp.model.hyperparameters import GammaPosterior, Hyperparameters, HyperparameterValues, Known
 from ibp.model.ibp_prior import LeftOrderedClasses, ShiftedClasses, sample_assignments
 from ibp.model.intercept import Intercept, LearnedIntercept, NoIntercept, first_intercept
-from ibp.model.sampling import sample_data, sample_factors, sample_model
+from ibp.model.sampling import sample_data
 from ibp.model.statistics import Statistics
 
 __all__ = [
@@ -43,8 +43,6 @@ __all__ = [
     "first_intercept",
     "sample_assignments",
     "sample_data",
-    "sample_factors",
-    "sample_model",
     "squared_error",
     "update_factors",
 ]
