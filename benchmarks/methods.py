@@ -365,7 +365,7 @@ def beam_row_at(sizes: Sizes, scoring: Scoring) -> dict[str, Any]:
         search = BeamPass(
             context.observations,
             method.row_order(context, state),
-            state.hyperparameters.values(),
+            state.fit.hyperparameters.values(),
             method.intercept_std,
             Limits(method.beam_width, method.n_components, method.max_subset_enumeration),
         )
