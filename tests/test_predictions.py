@@ -13,11 +13,12 @@ from scipy.special import softmax
 import ibp
 from ibp import MEIBP
 from ibp.data import Observations
-from ibp.evaluate import HeldOut
+from ibp.evaluate import HeldOut, training_codes_of
 from ibp.methods.meibp.assign import FrozenModel, list_piece
 from ibp.methods.predictions import MixturePrediction
 from ibp.model.predictive import PredictiveTerms, log_density_of_row, predict_row
 from ibp.parallel import Threads
+from ibp.report.reading import DataReader
 
 # Of a probability: what lies beyond the margin of a list.
 BEYOND = 1e-3
@@ -58,11 +59,6 @@ def posterior(model, x):
 def terms_of(model):
     noise = np.broadcast_to(model.noise_std, model.offset.shape)
     return PredictiveTerms(model.mean.T, model.variance.T, model.offset, noise**2)
-
-
-def frozen(model, n_components):
-    """A fitted estimator's own, with as few features."""
-    return model._frozen() if model.n_components_ == n_components else None
 
 
 @pytest.mark.parametrize("noise", [0.3, 1.0, 3.0, "per column"])
@@ -227,12 +223,59 @@ def test_own_score_of_hidden_entries_goes_by_the_codes_of_the_fit(planted):
     assert held_out.own_score(fitted) > held_out.score(explanation, explanation.noise_std)
 
 
+# Training rows
+
+
+@pytest.mark.parametrize("label", sorted(ibp.METHODS))
+@pytest.mark.parametrize("kind", ["dense", "float32", "sparse"])
+def test_the_rows_of_a_fit_are_known_again(label, kind, planted):
+    X = planted[0][:60] - planted[0].min()
+    if not label.endswith("aibp") and label != "bs-ibp":
+        X[:5, 2] = np.nan
+    elif kind == "sparse":
+        return
+    X = {"dense": X, "float32": X.astype(np.float32), "sparse": sparse.csr_array(X)}[kind]
+    settings = {} if label in ("meibp", "meibp-default", "bs-ibp") else {"max_iter": 5}
+    fitted = ibp.fit(X, label, n_components=3, random_state=0, **settings)
+
+    def own(X):
+        return training_codes_of(fitted, X.shape[0], [(slice(0, X.shape[0]), X)])
+
+    np.testing.assert_array_equal(own(X), fitted._training_codes())
+    assert own(X[::-1]) is None and own(X[:-1]) is None
+    assert own(X * X.dtype.type(1.001)) is None
+
+
+def test_rows_of_a_fit_keep_their_codes_on_pages(planted, model):
+    reader = DataReader(model, planted[0])
+    np.testing.assert_array_equal(reader.codes(np.array([3, 5]), None), model.assignments_[[3, 5]])
+    other = DataReader(model, planted[0][:100])
+    assert other.training_codes is None
+    matrix = other.matrix(slice(0, 7))
+    np.testing.assert_array_equal(other.codes(slice(0, 7), matrix), model.transform(planted[0][:7]))
+
+
+def test_transform_ends_as_high_as_the_fit():
+    rng = np.random.default_rng(3)
+    A = np.abs(rng.normal(size=(30, 40)))  # features that overlap: searches end unproven
+    Z = rng.random((300, 30)) < 0.4
+    X = Z @ A + rng.normal(size=(300, 40)) * 1.5
+    fitted = MEIBP(30, random_state=0, n_jobs=1, init="random", node_budget=100).fit(X)
+    frozen = fitted._frozen()
+
+    def value(codes):
+        z = codes.astype(float)
+        log_odds = np.log(frozen.counts / (301.0 - frozen.counts))
+        squares = (X - frozen.offset - z @ frozen.mean) ** 2 + z @ frozen.variance
+        noise = np.broadcast_to(frozen.noise_std, 40)
+        return z @ log_odds - 0.5 * squares @ noise**-2.0
+
+    gain = value(fitted.transform(X)) - value(fitted.assignments_)
+    assert gain.mean() >= 0.0
+    assert (gain < -1e-6).mean() < 0.05
+
+
 # Calibration, on data that the model describes
-
-
-def matched(model, Z, A):
-    """Numbers of the true features that the model's are."""
-    return ibp.agreement.match_features(model.components_, A)
 
 
 def within_binomial(share, expected, n, slack=0.02):

@@ -12,7 +12,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from scipy import sparse
-from scipy.special import expit
+from scipy.special import logit
 
 import ibp
 from ibp import MEIBP
@@ -156,11 +156,12 @@ def test_names_come_from_the_frame_and_need_not_be_there_later():
         gather(model, X, row_names=["a", "b"])
 
 
-def test_confidence_is_a_probability_of_being_right(fitted):
+def test_certainty_is_the_probability_of_being_right(fitted):
     model, X = fitted
     certainty = gather(model, X).certainty
-    nats, on = model.confidence(X), model.transform(X) == 1
-    probability = expit(nats)
+    on, probability = model.assignments_ == 1, model.probabilities(X)
+    probability = np.where(on, probability, 1.0 - probability)
+    nats = logit(np.clip(probability, 1e-6, 1.0 - 1e-6))
     assert certainty.toss_ups == pytest.approx((nats < 1).mean())
     assert certainty.shares.sum() == pytest.approx(1.0)
     assert certainty.shares[1:3].sum() == pytest.approx(((nats >= 1) & (nats < 5)).mean())

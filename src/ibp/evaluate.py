@@ -169,9 +169,21 @@ class HeldOut:
         The model's own predictive density, from the codes that the fit found for the rows.
         """
         rows = np.flatnonzero(self.hidden.any(axis=1))
-        seen = self.training[rows]
-        sums, counts = model._score_training(rows, seen, self.data[rows])
+        with model._prediction_of_training(rows, self.training[rows]) as prediction:
+            scored, hidden_from = as_source(self.data[rows]), as_source(self.training[rows])
+            sums, counts = prediction.row_log_likelihood(scored, hidden_from)
         return float(sums.sum() / counts.sum())
+
+    def own_error(self, model: Any) -> float:
+        """Root mean square error of the same predictions."""
+        numbers = np.flatnonzero(self.hidden.any(axis=1))
+        total, count = 0.0, 0
+        with model._prediction_of_training(numbers, self.training[numbers]) as prediction:
+            for rows, filled in prediction.missing_entries():
+                true = self.data[numbers[rows][filled.row], filled.column]
+                residual = (true - filled.mean)[~np.isnan(true)]
+                total, count = total + float(residual @ residual), count + residual.size
+        return float(np.sqrt(total / count))
 
 
 def row_log_likelihood(

@@ -157,7 +157,9 @@ def fit_table(
         model = estimator.fit(table.values if held_out is None else held_out.training)
     seconds = time.perf_counter() - started
     model.set_params(callbacks=None)
-    score = None if held_out is None else held_out.own_score(model)  # before columns have names
+    scores = {}
+    if held_out is not None:  # before columns have names
+        scores = {"score": held_out.own_score(model), "error": held_out.own_error(model)}
     if table.column_names is not None:
         import numpy as np
 
@@ -172,8 +174,7 @@ def fit_table(
     if image_shape is not None:
         model.notes_["image_shape"] = list(image_shape)
     if held_out is not None:
-        model.notes_["held_out"] = {
-            "score": score,
+        model.notes_["held_out"] = scores | {
             "n_entries": held_out.n_hidden,
             "fraction": float(held_out.hidden.any(axis=0).mean()),
         }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -297,11 +299,11 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
         with self._executor() as executor:
             return self._predict(seen, executor).row_log_likelihood(scored, hidden_from)
 
-    def _score_training(
-        self, rows: npt.NDArray[np.int64], X_seen: Any, X_true: Any
-    ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
-        """Log-density of what was hidden of some training rows, and how many entries it has."""
-        seen, true = self._observe(X_seen), self._observe(X_true)
+    @contextmanager
+    def _prediction_of_training(
+        self, rows: npt.NDArray[np.int64], X_seen: Any
+    ) -> Iterator[Prediction]:
+        """What is said of some training rows, of which so much was seen."""
+        seen = self._observe(X_seen)
         with self._executor() as executor:
-            prediction = self._predict_training(rows, seen, executor)
-            return prediction.row_log_likelihood(true.source, seen.source)
+            yield self._predict_training(rows, seen, executor)
