@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import product
 
 import numpy as np
@@ -203,7 +204,9 @@ def test_every_method_says_how_sure_its_imputation_is(label, planted):
     X = planted[0][:60] - planted[0].min()
     X[:5, 2] = np.nan
     settings = {} if label in ("meibp", "meibp-default", "bs-ibp") else {"max_iter": 5}
-    fitted = ibp.fit(X, label, n_components=3, random_state=0, **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it has not converged
+        fitted = ibp.fit(X, label, n_components=3, random_state=0, **settings)
     filled, std = fitted.impute(X, return_std=True)
     assert (std[:5, 2] >= 0.999 * np.broadcast_to(fitted.noise_std_, 20)[2]).all() or hasattr(
         fitted, "samples_"
@@ -236,7 +239,9 @@ def test_the_rows_of_a_fit_are_known_again(label, kind, planted):
         return
     X = {"dense": X, "float32": X.astype(np.float32), "sparse": sparse.csr_array(X)}[kind]
     settings = {} if label in ("meibp", "meibp-default", "bs-ibp") else {"max_iter": 5}
-    fitted = ibp.fit(X, label, n_components=3, random_state=0, **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it has not converged
+        fitted = ibp.fit(X, label, n_components=3, random_state=0, **settings)
 
     def own(X):
         return training_codes_of(fitted, X.shape[0], [(slice(0, X.shape[0]), X)])

@@ -74,7 +74,7 @@ def predict_entries(entries, lists, terms, predicted):
                     best_variance += doubt[k]
             # Moments are taken about the first mean, so that no digits cancel.
             shift, square, variance = 0.0, 0.0, 0.0
-            largest, scaled = -np.inf, 0.0
+            largest, scaled = 0.0, 0.0
             for entry in range(first, last):
                 away, own_variance = 0.0, best_variance
                 for place in range(bit_start[entry - first], bit_start[entry - first + 1]):
@@ -94,11 +94,15 @@ def predict_entries(entries, lists, terms, predicted):
                 log_density = log_weight[entry] - 0.5 * (
                     np.log(own_variance) + (x - best_mean - away) ** 2 / own_variance
                 )
-                if log_density <= largest:
+                if entry == first:
+                    largest, scaled = log_density, 1.0
+                elif log_density <= largest:
                     scaled += np.exp(log_density - largest)
                 else:
                     scaled = scaled * np.exp(largest - log_density) + 1.0
                     largest = log_density
             predicted.mean[e] = best_mean + shift
             predicted.variance[e] = variance + max(square - shift**2, 0.0)
-            predicted.log_density[e] = largest + np.log(scaled) - 0.5 * LOG_TWO_PI
+            if last > first + 1:
+                largest += np.log(scaled)
+            predicted.log_density[e] = largest - 0.5 * LOG_TWO_PI

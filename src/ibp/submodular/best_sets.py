@@ -46,6 +46,26 @@ class BestSets(NamedTuple):
     candidate: np.ndarray
 
 
+class ListLimits(NamedTuple):
+    """How far a list goes.
+
+    Attributes
+    ----------
+    margin : float
+        How far below the best a set may be.
+    look_around_budget, node_budget : int
+        Sets from which the first search goes on, and nodes of the tree that the second visits.
+    stop_when_full : bool
+        Whether the second search ends when the list is full of sets within the margin: nothing
+        is left to be proven then.
+    """
+
+    margin: float
+    look_around_budget: int
+    node_budget: int
+    stop_when_full: bool
+
+
 @inlined
 def space_for_best_sets(n, capacity):
     """Room for so many sets of n elements."""
@@ -114,19 +134,28 @@ def floor_of(best_sets, n_found, best, margin):
     return floor
 
 
+@inlined
+def is_full(best_sets, n_found, best, margin):
+    """Whether the list is full of sets within the margin."""
+    if n_found < best_sets.heap.shape[0]:
+        return False
+    return best_sets.value[best_sets.heap[0]] > best - margin
+
+
 @inner_kernel
-def look_around(terms, best_sets, n_found, best, margin, budget, space):
-    """Look at the sets near the best ones, best first, ``budget`` times at most.
+def look_around(terms, best_sets, n_found, best, limits, space):
+    """Look at the sets near the best ones, best first.
 
     Returns how many sets there are and the best value.
     """
+    margin = limits.margin
     quadratic = terms.quadratic
     n = terms.linear.shape[0]
     candidate, values = best_sets.candidate, best_sets.value
     alike = n * rounding_noise(terms)
     marginals = Marginals(space.gains[0], space.group_count[0])
     change = space.gains[1]  # of F, when an element alone is flipped
-    for _ in range(budget):
+    for _ in range(limits.look_around_budget):
         floor = floor_of(best_sets, n_found, best, margin)
         origin = -1
         for i in range(n_found):
@@ -164,12 +193,12 @@ def look_around(terms, best_sets, n_found, best, margin, budget, space):
 
 
 @inner_kernel
-def list_tree(terms, prepared, best_sets, n_found, best, margin, budget, space):
+def list_tree(terms, prepared, best_sets, n_found, best, limits, space):
     """Go through the tree of the exact search; `ibp.submodular.exact` says how, and names all.
 
-    Returns how many sets there are, the best value, and whether the search ended before the
-    budget. Arguments are flat, as this is the innermost function.
+    Returns how many sets there are, the best value, and whether the search came to its end.
     """
+    margin, budget, stop_when_full = limits.margin, limits.node_budget, limits.stop_when_full
     linear = terms.linear
     shift, order, ordered = prepared.shift, prepared.order, prepared.ordered
     factor, later = prepared.factor, prepared.later
@@ -232,6 +261,8 @@ def list_tree(terms, prepared, best_sets, n_found, best, margin, budget, space):
                 best_sets.candidate[order[i]] = bit[i]
             n_found = offer(best_sets, n_found, settled[0], alike)
             best = max(best, settled[0])
+            if stop_when_full and is_full(best_sets, n_found, best, margin):
+                return n_found, best, False
             floor = floor_of(best_sets, n_found, best, margin)
             continue
         row[k - 1] = row[k]
@@ -248,18 +279,20 @@ def list_tree(terms, prepared, best_sets, n_found, best, margin, budget, space):
 
 
 @inlined
-def list_best_sets(terms, prepared, start, value, best_sets, margin, budgets, space):
-    """Fill in the list from a set and its value; return how many there are and if that is proven.
+def list_best_sets(terms, prepared, start, value, best_sets, limits, space):
+    """Fill in the list from a set and its value.
 
-    No element has a group. ``budgets`` are those of `look_around` and of `list_tree`. Of what is
-    in the list, sets not within the margin of the best are still to be left out.
+    No element has a group. Returns how many sets there are, the best value, and whether the list
+    is proven. Sets of the list not within the margin of the best are still to be left out.
     """
     n = start.shape[0]
     for k in range(n):
         best_sets.candidate[k] = start[k]
     n_found = offer(best_sets, 0, value, 0.0)
-    best = value
-    n_found, best = look_around(terms, best_sets, n_found, best, margin, budgets[0], space)
-    if n == 0:
-        return n_found, best, True
-    return list_tree(terms, prepared, best_sets, n_found, best, margin, budgets[1], space)
+    n_found, best = look_around(terms, best_sets, n_found, value, limits, space)
+    proven = n == 0
+    if not proven and not (
+        limits.stop_when_full and is_full(best_sets, n_found, best, limits.margin)
+    ):
+        n_found, best, proven = list_tree(terms, prepared, best_sets, n_found, best, limits, space)
+    return n_found, best, proven

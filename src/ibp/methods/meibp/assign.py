@@ -30,6 +30,7 @@ from ibp.methods.row_forms import SearchForms, gaps_of
 from ibp.parallel import Executor, map_until, ranges
 from ibp.submodular import OPTIMIZERS
 from ibp.submodular.batch import EXACT
+from ibp.submodular.best_sets import ListLimits
 from ibp.submodular.maximize import DOUBLE_GREEDIES
 from ibp.submodular.records import Search
 
@@ -38,9 +39,11 @@ Codes = npt.NDArray[np.uint8]
 
 # A code further below the best, in nats, has less than 1e-5 of its probability.
 MARGIN = 12.0
-# Most codes of a row, and nodes of the tree that may be visited for them, per node of the exact
-# search for one code.
-MOST_CODES, NODES_OF_A_LIST = 256, 10
+# Most codes of a row, from how many of them others are looked at, and nodes of the tree that may be
+# visited per node of the exact search for one code. On digits with 48 features 1024 codes suffice
+# for 99% of the rows, and probabilities are within 0.02 of what no limits give, in the root mean
+# square.
+MOST_CODES, CODES_AROUND, NODES_OF_A_LIST = 1024, 256, 20
 # Codes that a second search for the best goes on from.
 SECOND_CODES = 64
 
@@ -97,6 +100,7 @@ class FrozenModel:
             randomized = self.optimizer == "randomized_double_greedy"
             # The same draws for every row.
             uniforms = np.random.default_rng(0).random((1, self.counts.size * randomized))
+        too_many = 2.0**self.counts.size > MOST_CODES  # for all of them to be listed
         arrange = observations.layout.arrange
         noise_std = self.noise_std
         forms = SearchForms(
@@ -114,8 +118,12 @@ class FrozenModel:
             uniforms,
             with_losses,
             start,
-            Listing(SECOND_CODES, np.inf, SECOND_CODES, 0),
-            Listing(MOST_CODES, MARGIN, MOST_CODES, NODES_OF_A_LIST * self.node_budget),
+            Listing(SECOND_CODES, ListLimits(np.inf, SECOND_CODES, 0, False), np.empty((0, 0))),
+            Listing(
+                MOST_CODES,
+                ListLimits(MARGIN, CODES_AROUND, NODES_OF_A_LIST * self.node_budget, too_many),
+                np.random.default_rng(0).random((MOST_CODES, self.counts.size)),
+            ),
         )
 
     def probabilities(self, observations: Observations, executor: Executor) -> FloatArray:
