@@ -139,7 +139,10 @@ def stop_after(n_checks):
 
 
 def all_codes(model, x):
-    """Every code of a new row of a fitted model with few features, and their probabilities."""
+    """Every code of a new row of a fitted model with few features, and their probabilities.
+
+    As in the library those more than 12 nats below the best have none.
+    """
     seen = ~np.isnan(x)
     every = np.array(list(product((0.0, 1.0), repeat=model.n_components_)))
     precision = np.broadcast_to(model.noise_std_, x.shape)[seen] ** -2.0
@@ -147,7 +150,9 @@ def all_codes(model, x):
     spread = (every @ model.components_std_**2)[:, seen]
     counts = model.feature_counts_
     log_odds = np.log(counts / (model.n_samples_fit_ + 1.0 - counts))
-    return every, softmax(every @ log_odds - 0.5 * (residual**2 + spread) @ precision)
+    weight = softmax(every @ log_odds - 0.5 * (residual**2 + spread) @ precision)
+    within = weight > np.exp(-12.0) * weight.max()
+    return every[within], weight[within] / weight[within].sum()
 
 
 def predictive(model, X_seen, X_true=None):
