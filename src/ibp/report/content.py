@@ -134,7 +134,15 @@ class ReportContent:
             worst_row=self.row_name(int(worst[0])) if worst.size else None,
             worst_ratio=float(measured.row_errors[worst[0]]) / typical if typical > 0 else 0.0,
             has_held_out=self.notes.held_out is not None,
+            proven=self.proven,
         )
+
+    @property
+    def proven(self) -> float | None:
+        """Share of the rows whose code the fit proved to be the best; None if it did not try."""
+        shares = self.model.history_.get("proven", ())
+        searched = self.model.get_params().get("optimizer") == "exact"
+        return float(shares[-1]) if searched and len(shares) else None
 
     @property
     def seconds(self) -> float | None:
@@ -319,7 +327,7 @@ def gather(
         restarts=restarts_of(model),
         shown=shown,
         row_values=values.toarray() if reader.sparse else values,
-        row_codes=reader.codes(matrix),
+        row_codes=reader.codes(shown.rows, matrix),
         row_names=row_names,
         column_names=column_names,
         full_image_shape=shape,

@@ -234,20 +234,15 @@ def _held_out(content: ReportContent) -> str | None:
     if held_out.fraction:
         share = f", in {wording.percent(held_out.fraction)} of the columns of half of the rows,"
     said = (
-        f"{entries}{share} were hidden from the fit and then predicted: the mean log-likelihood "
+        f"{entries}{share} were hidden from the fit and then predicted: the mean log-density "
         f"is {wording.number(held_out.score, 4)} per entry."
     )
-    noise = float(content.model.noise_std_)
-    # The score of a normal density, solved for the error in units of the noise.
-    square = -2.0 * (held_out.score + math.log(noise) + 0.5 * math.log(2.0 * math.pi))
-    if square > 0 and not card_of(content.model).samples:
+    if held_out.error is not None:
         spread = math.sqrt(
             content.measured.spread.sum() / max(content.measured.row_counts.sum(), 1)
         )
-        error = wording.number(noise * math.sqrt(square))
         said += (
-            f" That is a typical error of {error}, where the noise is estimated as "
-            f"{wording.number(noise)} and the columns themselves spread by "
-            f"{wording.number(spread)}."
+            f" The typical error is {wording.number(held_out.error)}, where the columns "
+            f"themselves spread by {wording.number(spread)}."
         )
     return said

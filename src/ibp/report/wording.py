@@ -33,6 +33,8 @@ NOTHING = "\N{EN DASH}"
 # Below these a number is worth a word.
 LITTLE_EXPLAINED = 0.3
 MANY_TOSS_UPS = 0.05
+# Fewer rows than this share are few to be proven optimal.
+FEW_PROVEN = 0.5
 MOST_RETURNED = 0.8
 FEW_ROWS = 3
 FAR_OUT = 4.0
@@ -143,6 +145,7 @@ class Facts:
     worst_row: str | None
     worst_ratio: float
     has_held_out: bool
+    proven: float | None = None  # share of the rows whose code is known to be the best
 
 
 def summary(facts: Facts, source: str | None) -> str:
@@ -254,6 +257,15 @@ def _about_trust(facts: Facts) -> Iterator[Advice]:
             "Many assignments are unsure",
             f"{percent(facts.toss_ups)} of all yes/no answers are nearly a toss-up, above "
             f"all in {listed(facts.unsure)}. Count on averages rather than on single rows.",
+        )
+    if facts.n_components and facts.proven is not None and facts.proven < FEW_PROVEN:
+        yield Advice(
+            "look",
+            "Few rows are proven",
+            f"For {percent(facts.proven)} of the rows the search could prove that no other code "
+            "explains them better; for the others it found none within its budget. More nodes for "
+            "each row take longer and may find better ones.",
+            _fit_again(facts, "--set node_budget=20000"),
         )
 
 
