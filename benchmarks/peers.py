@@ -16,7 +16,7 @@ from sklearn.impute import KNNImputer
 FloatArray = npt.NDArray[np.float64]
 # No column's noise variance is below this share of the mean variance of the columns. Else a column
 # that is constant where it is seen would have a density without bound.
-FLOOR = 1e-4
+FLOOR = 1e-3
 N_NEIGHBORS = 10
 
 
