@@ -113,9 +113,10 @@ def fit_factors(
     least = _least_noise(squares / counts)
 
     def noise_of(left: FloatArray) -> FloatArray:
+        variances = left / counts
         if shared_noise:
-            left = np.full(left.shape, left.sum()) * counts / counts.sum()
-        return np.maximum(left / counts, least)
+            variances = np.full(left.shape, left.sum() / counts.sum())
+        return np.maximum(variances, least)
 
     values, vectors = np.linalg.eigh(filled.T @ filled / len(X))
     loadings = vectors[:, -n_factors:] * np.sqrt(np.maximum(values[-n_factors:], least))
