@@ -235,7 +235,7 @@ def beside(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for (data, hidden, method, asked), row in cells.items():
         if method not in (*SETTINGS, SCALED):
             continue
-        own = [cells.get((data, hidden, method, str(number))) for number in NUMBERS]
+        own = [other for cell, other in cells.items() if cell[:3] == (data, hidden, method)]
         shared = cells.get((data, hidden, "shared", asked)) if method != "shared" else None
         factors = cells.get((data, hidden, "factor analysis", asked))
         mean = cells.get((data, hidden, "column mean", ""))
@@ -248,7 +248,7 @@ def beside(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                 "asked": asked,
                 "above_shared": score - shared["log_likelihood"] if shared else None,
                 "rmse_of_shared": error / shared["rmse"] if shared else None,
-                "above_best": score - max(cell["log_likelihood"] for cell in own if cell),
+                "above_best": score - max(other["log_likelihood"] for other in own),
                 "above_factor_analysis": score - factors["log_likelihood"] if factors else None,
                 "rmse_of_factor_analysis": error / factors["rmse"] if factors else None,
                 "rmse_of_mean": error / mean["rmse"] if mean else None,
