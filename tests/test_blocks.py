@@ -398,7 +398,10 @@ def kinds_of_data():
     }
 
 
-@pytest.mark.parametrize("changes", [{}, {"init": "random", "block_size": 64}])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"init": "random", "block_size": 64}, {"noise": "shared", "block_size": 64}],
+)
 @pytest.mark.parametrize("kind", kinds_of_data())
 def test_threads_change_no_bit(monkeypatch, kind, changes):
     # Small pieces, so that there is something to share.

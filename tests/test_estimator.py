@@ -95,7 +95,7 @@ def never_falls(evidence):
 @parametrize_with_checks(
     [
         MEIBP(max_iter=5),
-        MEIBP(max_iter=5, prior="lof", init="random"),
+        MEIBP(max_iter=5, prior="lof", init="random", noise="shared"),
         MEIBP(max_iter=5, fit_intercept=False, block_size=3, n_jobs=1),
         plain(5, max_iter=5),
     ]
