@@ -64,6 +64,7 @@ class FrozenModel:
     optimizer: str
     thorough: bool
     node_budget: int
+    search_again: bool = True  # for rows whose optimum is not proven
 
     def assign(
         self,
@@ -119,6 +120,7 @@ class FrozenModel:
             Search(OPTIMIZERS[self.optimizer], self.node_budget, self.thorough, self.thorough),
             uniforms,
             with_losses,
+            self.search_again,
             start,
             Listing(SECOND_CODES, ListLimits(np.inf, SECOND_CODES, 0, False), np.empty((0, 0))),
             Listing(
@@ -159,6 +161,7 @@ class AssignmentTask(NamedTuple):
     search: Search
     uniforms: FloatArray | None
     with_losses: bool
+    search_again: bool
     start: Codes | None
     second_search: Listing
     listing: Listing
@@ -173,7 +176,7 @@ class Placed(NamedTuple):
 
 
 def place(task: AssignmentTask, rows: slice) -> Placed:
-    """Search for the codes of some rows, and again for those that are not proven."""
+    """Search for the codes of some rows, and again for those not proven if that is asked for."""
     forms, observations = task.forms, task.forms.observations
     n, k = rows.stop - rows.start, task.log_odds.size
     placed = Placed(
@@ -189,7 +192,7 @@ def place(task: AssignmentTask, rows: slice) -> Placed:
     )
     improve(task, placed)
     unproven = np.flatnonzero(~placed.outcome.proven)
-    if task.search.optimizer == EXACT and unproven.size:
+    if task.search_again and task.search.optimizer == EXACT and unproven.size:
         again = some_of(placed, unproven)
         lists = list_of(task, again, task.second_search)
         best = lists.codes[lists.start[:-1]]
