@@ -427,10 +427,12 @@ def test_a_fit_that_finds_nothing_says_what_to_try(call, folder):
     assert finished.returncode == 0
     assert "0 features in 40 rows" in finished.stdout
     assert "No feature survived" in finished.stdout and "--restarts 5" in finished.stdout
-    assert "one level for all columns with --set noise=shared" in finished.stdout
+    advice = "one level for all columns with --set noise=shared"
+    assert advice in " ".join(finished.stdout.split())
     shared = ("-o", "shared.ibp", "--set", "noise=shared", "--set", "noise_std=3")
     finished = call("fit", "noise.npy", *shared)
-    assert "No feature survived" in finished.stdout and "one level" not in finished.stdout
+    assert "No feature survived" in finished.stdout
+    assert advice not in " ".join(finished.stdout.split())
 
 
 def test_a_model_that_cannot_be_saved(folder, tmp_path):
