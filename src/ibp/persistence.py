@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import platform
 import zipfile
+from collections.abc import Mapping
 from importlib import metadata
 from os import PathLike
 from pathlib import Path
@@ -21,7 +22,7 @@ from ibp.errors import InvalidValueError, ModelFileError
 from ibp.registry import CARDS, card_of
 
 FORMAT = "ibp-model"
-VERSION = 3
+VERSION = 4
 
 
 class SavedArray(NamedTuple):
@@ -39,12 +40,13 @@ def save_model(
     if not isinstance(model.notes_, dict):
         raise InvalidValueError(f"notes_ must be a dictionary; it is {model.notes_!r}")
     names = getattr(model, "feature_names_in_", None)
+    values = {name: _plain(getattr(model, name)) for name in _declared(model, "values")}
     header = {
         "format": FORMAT,
         "version": VERSION,
         "class": card_of(model).name,
         "parameters": _plain_parameters(model),
-        "scalars": {name: _plain(getattr(model, name)) for name in _declared(model, "values")},
+        "scalars": {name: value for name, value in values.items() if np.ndim(value) == 0},
         "evidence_parts": {
             name: float(value) for name, value in getattr(model, "evidence_parts_", {}).items()
         },
@@ -53,6 +55,7 @@ def save_model(
         "feature_names": None if names is None else [str(name) for name in names],
     }
     arrays = {name: getattr(model, name) for name in _declared(model, "arrays")}
+    arrays |= {name: np.array(value) for name, value in values.items() if np.ndim(value)}
     arrays |= model._more_arrays(with_rows=assignments)
     arrays |= {f"history_{name}": values for name, values in model.history_.items()}
     if assignments:
@@ -146,14 +149,18 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
         _complete_older(header, arrays)
     known = estimator_class._get_param_names()
     parameters = {k: v for k, v in header["parameters"].items() if k in known}
+    if header["version"] < 4 and "noise" in known:  # which knew no other
+        parameters["noise"] = "shared"
     if header["version"] == 1:  # which knew no intercept
         parameters["fit_intercept"] = False
         header["evidence_parts"].setdefault("intercept", 0.0)
         arrays["intercept_"] = np.zeros(arrays["components_"].shape[1])
     model = estimator_class(**parameters)
     model._validate_params()
+    by_column = _declared_by_column(model, arrays)
     for name, kind in _declared(model, "values").items():
-        setattr(model, name, _checked(header["scalars"][name], kind, name))
+        if name not in by_column:
+            setattr(model, name, _checked(header["scalars"][name], kind, name))
     sizes = {
         "K": model.n_components_,
         "D": model.n_features_in_,
@@ -165,14 +172,15 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
     if not 0 <= model.restart_kept_ < sizes["R"]:
         raise ValueError(f"restart_kept_ is {model.restart_kept_} of {sizes['R']} restarts")
     rows = {name: what for name, what in _declared(model, "rows").items() if name in arrays}
-    for name, saved in (_declared(model, "arrays") | rows).items():
+    for name, saved in (_declared(model, "arrays") | rows | by_column).items():
         shape = tuple(sizes.get(axis, 2) for axis in saved.axes)
         check_array(arrays[name], name, saved.dtype, shape)
         if not saved.negative and (arrays[name] < 0).any():
             raise ValueError(f"{name} has negative entries")
         setattr(model, name, arrays[name])
-    if not model.noise_std_ > 0:
-        raise ValueError(f"noise_std_ is {model.noise_std_}, which is not positive")
+    for name in ("noise_std_", *by_column):
+        if not np.all(getattr(model, name) > 0):
+            raise ValueError(f"{name} is {getattr(model, name)}, which is not positive")
     model._restore_more(arrays)
     parts = _checked(header["evidence_parts"], dict, "evidence_parts")
     if parts:
@@ -249,6 +257,15 @@ def _declared(model: Any, kind: str) -> dict[str, Any]:
     return declared
 
 
+def _declared_by_column(model: Any, arrays: Mapping[str, Any]) -> dict[str, SavedArray]:
+    """Values of which the file has one for each column."""
+    return {
+        name: SavedArray(np.float64, "D", negative=False)
+        for name in getattr(type(model), "saved_by_column", ())
+        if name in arrays
+    }
+
+
 def _plain_parameters(model: Any) -> dict[str, Any]:
     """The constructor's arguments that a file can hold."""
     plain = {}
@@ -263,5 +280,7 @@ def _plain_parameters(model: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A NumPy scalar as Python's own."""
+    """A NumPy scalar or array as Python's own."""
+    if isinstance(value, np.ndarray) and value.ndim > 0:
+        return value.tolist()
     return value.item() if isinstance(value, np.generic) else value

@@ -205,6 +205,7 @@ default="exact"
             "shuffle": ["boolean"],
         }
     )
+    saved_by_column: ClassVar[tuple[str, ...]] = ("noise_std_", "factor_std_")
     saved_arrays: ClassVar[dict[str, SavedArray]] = {
         "factor_location_": SavedArray(np.float64, "KD"),
         "factor_scale_": SavedArray(np.float64, "KD", negative=False),

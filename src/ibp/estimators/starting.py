@@ -65,10 +65,10 @@ def start_of_fitted(model: Any, estimator: Any, observations: Observations) -> C
             "The model given as init has no assignments_: it was saved without them."
         ) from None
     codes = check_codes(codes, observations.n_samples)
-    if model.components_.shape[1] != observations.n_features:
+    if model.components_.shape[1] != observations.layout.n_columns:
         raise InvalidValueError(
             f"The model given as init has {model.components_.shape[1]} columns; X has "
-            f"{observations.n_features}."
+            f"{observations.layout.n_columns}."
         )
     both = estimator.fit_intercept and model.fit_intercept
     return CodesAndFactors(
@@ -87,7 +87,7 @@ def start_of_arrays(
             f"{', '.join(repr(key) for key in init) or 'none'}."
         )
     codes = check_codes(init["Z"], observations.n_samples)
-    shape = (codes.shape[1], observations.n_features)
+    shape = (codes.shape[1], observations.layout.n_columns)
     return CodesAndFactors(
         codes,
         check_numbers(init, "A", shape) if "A" in init else None,

@@ -37,7 +37,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 # What the shared prior is worth, as a part of a column's entries.
-SHARE = 0.005
+SHARE = 0.001
 # The levels of the columns and what they have in common are updated in turn so often.
 ROUNDS = 3
 

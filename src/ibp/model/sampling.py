@@ -23,11 +23,11 @@ class Draw(NamedTuple):
 def sample_data(
     assignments: npt.NDArray[np.generic],
     factors: FloatArray,
-    noise_std: float,
+    noise_std: float | FloatArray,
     random_state: np.random.Generator | int | None = None,
 ) -> FloatArray:
-    """Draw X = ZA + E with Gaussian noise."""
-    if not noise_std >= 0:
+    """Draw X = ZA + E with Gaussian noise, the same for all columns or of each."""
+    if not np.all(np.asarray(noise_std) >= 0):
         raise ValueError(f"noise_std must not be negative; it is {noise_std}")
     rng = np.random.default_rng(random_state)
     mean = reconstruct(assignments, factors)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import issparse
 
 from ibp.methods.context import Context
 from ibp.methods.meibp.assign import FrozenModel
@@ -21,6 +22,7 @@ from ibp.methods.meibp.start import Start, StartingPoint
 from ibp.methods.meibp.state import MEIBPState
 from ibp.model import Factors
 from ibp.starts.spectral import SpectralCodes, spectral_codes
+from ibp.starts.uniqueness import directions_above_noise
 
 if TYPE_CHECKING:
     from ibp.methods.meibp.method import MEIBPMethod
@@ -149,8 +151,13 @@ class Trial:
     def spectral_codes(self, n_components: int | None, most: int) -> SpectralCodes:
         """Two-valued components of the sample."""
         context = self.context
+        values = context.observations.in_memory()
+        if context.observations.has_units and n_components is None and not issparse(values):
+            n_components = directions_above_noise(
+                values, most, context.rng, context.executor, context.should_stop
+            )
         return spectral_codes(
-            context.observations.in_memory(),
+            values,
             n_components,
             max_components=most,
             rng=context.rng,

@@ -1,0 +1,100 @@
+"""What of each column's variance is its own, and how many directions stand out of that.
+
+The noise edge supposes noise of one variance. In units of the columns' standard deviations columns
+that features explain well have less of it than others, and in other units it is anyone's guess; so
+columns are divided by their noise before their directions are counted. As a factor analysis would
+begin, the noise of a column is taken to be what the other columns, or a part of them that is small
+enough, do not tell of it by linear regression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from ibp.parallel import Executor
+from ibp.starts.centred_matrix import AnyFloatArray, DenseMatrix, FloatArray, call
+from ibp.starts.low_rank_filling import fill_missing
+from ibp.starts.principal_directions import principal_directions
+
+# Columns that the others are predicted from, and rows that each of them is worth.
+MOST_COLUMNS, ROWS_PER_COLUMN = 256, 10
+# No column has less noise than this part of its variance: it is an estimate, and divides.
+LEAST_SHARE = 1e-3
+# What is added to the variances of the predictors, as a part of them.
+RIDGE = 1e-3
+
+
+def directions_above_noise(
+    values: AnyFloatArray,
+    max_components: int,
+    rng: np.random.Generator,
+    executor: Executor,
+    should_stop: Callable[[], bool],
+) -> int:
+    """How many directions stand out of the noise, if every column has its own, but at most so many.
+
+    ``values`` are dense, NaN where missing.
+    """
+    noise = noise_of_columns(DenseMatrix(values, executor), rng)
+    matrix = DenseMatrix((values / noise).astype(values.dtype, copy=False), executor)
+    bound = min(max_components, matrix.free_order)
+    if bound < 1:
+        return 0
+    if matrix.has_missing:
+        return min(fill_missing(matrix, bound, rng, should_stop).n_above, bound)
+    return principal_directions(matrix, None, bound, None, rng, should_stop)[0].shape[1]
+
+
+def noise_of_columns(matrix: DenseMatrix, rng: np.random.Generator) -> FloatArray:
+    """Standard deviation of each column about what other columns tell of it.
+
+    Moments are means over the rows that have both entries. In columns that do not vary it is one.
+    """
+    most = min(MOST_COLUMNS, matrix.n_rows // ROWS_PER_COLUMN)
+    columns = np.sort(rng.permutation(matrix.n_columns)[:most])
+    cross = _moments(matrix, columns)
+    variances = _variances(matrix)
+    varying = variances[columns] > 0
+    columns, cross = columns[varying], cross[varying]
+    noise = variances
+    if columns.size > 1:
+        moments = cross[:, columns] + np.diag(RIDGE * variances[columns])
+        inverse = np.linalg.pinv(moments, hermitian=True)
+        noise = variances - np.einsum("jd,ji,id->d", cross, inverse, cross)
+        # Of the predictors themselves, about what the others tell.
+        noise[columns] = 1.0 / np.maximum(np.diagonal(inverse), 1e-300)
+    noise = np.clip(noise, LEAST_SHARE * variances, variances)
+    return np.where(noise > 0, np.sqrt(noise), 1.0)
+
+
+def _moments(matrix: DenseMatrix, columns: npt.NDArray[np.intp]) -> FloatArray:
+    """Covariances of some columns with all."""
+
+    def products(rows: slice) -> tuple[FloatArray, FloatArray | None]:
+        block = matrix.block(rows)
+        if not matrix.has_missing:
+            return block[:, columns].T @ block, None
+        seen = (~np.isnan(matrix.entries[rows])).astype(block.dtype)
+        return block[:, columns].T @ block, seen[:, columns].T @ seen
+
+    total = np.zeros((columns.size, matrix.n_columns))
+    pairs = np.zeros_like(total) if matrix.has_missing else np.full_like(total, matrix.n_rows)
+    for product, both in matrix.executor.map(call, products, matrix.rows):
+        total += product
+        if both is not None:
+            pairs += both
+    return np.asarray(total / np.maximum(pairs, 1.0))
+
+
+def _variances(matrix: DenseMatrix) -> FloatArray:
+    """Variances of what is observed of each column."""
+
+    def squares(rows: slice) -> FloatArray:
+        block = matrix.block(rows)
+        return np.asarray(np.einsum("nd,nd->d", block, block))
+
+    total = matrix.sum_over_rows(squares)
+    return np.asarray(total / np.maximum(matrix.observed_share * matrix.n_rows, 1.0))
