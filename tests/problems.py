@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 from hypothesis import strategies as st
+from scipy.special import softmax
 
 from ibp import MEIBP
 from ibp.data import Observations, summarize
@@ -12,6 +15,7 @@ from ibp.methods.meibp.method import MEIBPMethod
 from ibp.methods.meibp.random_start import RandomStart
 from ibp.model import Bound, Factors, GammaPosterior, Hyperparameters, Statistics
 from ibp.model.ibp_prior import EQUIVALENCE_CLASSES
+from ibp.model.predictive import PredictiveTerms, log_density_of_row, predict_row
 
 
 def random_data(rng, n_samples, n_features, n_components=3, missing="none"):
@@ -132,3 +136,34 @@ def stop_after(n_checks):
     """A should_stop that allows a number of chunks."""
     left = iter(range(n_checks))
     return lambda: next(left, None) is None
+
+
+def all_codes(model, x):
+    """Every code of a new row of a fitted model with few features, and their probabilities.
+
+    As in the library those more than 12 nats below the best have none.
+    """
+    seen = ~np.isnan(x)
+    every = np.array(list(product((0.0, 1.0), repeat=model.n_components_)))
+    precision = np.broadcast_to(model.noise_std_, x.shape)[seen] ** -2.0
+    residual = (x - model.intercept_ - every @ model.components_)[:, seen]
+    spread = (every @ model.components_std_**2)[:, seen]
+    counts = model.feature_counts_
+    log_odds = np.log(counts / (model.n_samples_fit_ + 1.0 - counts))
+    weight = softmax(every @ log_odds - 0.5 * (residual**2 + spread) @ precision)
+    within = weight > np.exp(-12.0) * weight.max()
+    return every[within], weight[within] / weight[within].sum()
+
+
+def predictive(model, X_seen, X_true=None):
+    """Means and log-densities of all entries of rows, each given what is seen of its row."""
+    noise_std = np.broadcast_to(model.noise_std_, model.intercept_.shape)
+    terms = PredictiveTerms(
+        model.components_.T, model.components_std_.T**2, model.intercept_, noise_std**2
+    )
+    means, densities = [], []
+    for x, true in zip(X_seen, X_seen if X_true is None else X_true, strict=True):
+        codes, weight = all_codes(model, x)
+        means.append(predict_row(codes, weight, terms)[0])
+        densities.append(log_density_of_row(true, codes, weight, terms))
+    return np.array(means), np.array(densities)

@@ -16,7 +16,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ibp import MEIBP, FiniteVIBP
-from problems import plain
+from problems import plain, predictive
 
 OPTIMIZERS = ("local_search", "exact", "double_greedy", "randomized_double_greedy")
 
@@ -448,15 +448,14 @@ def test_confidence_is_what_a_flip_loses(make, optimizer, missing):
 def test_scores(model):
     new = make_data(30, missing=0.25, seed=6)
     new[4] = np.nan
-    codes = model.transform(new)
-    expected = gaussian(new, expected_data(model, codes), model.noise_std_)
+    _, expected = predictive(model, new)
     samples = model.score_samples(new)
     assert samples.shape == (30,)
     assert samples.dtype == np.float64
-    np.testing.assert_allclose(samples, np.nansum(expected, axis=1), rtol=1e-12)
+    np.testing.assert_allclose(samples, np.nansum(expected, axis=1), rtol=1e-3, atol=1e-3)
     assert samples[4] == 0.0
     assert type(model.score(new)) is float
-    assert model.score(new) == pytest.approx(np.nanmean(expected), rel=1e-12)
+    assert model.score(new) == pytest.approx(np.nanmean(expected), rel=1e-3)
     assert model.score(new, y="ignored") == model.score(new)
 
 
@@ -465,10 +464,9 @@ def test_score_heldout(model):
     seen = true.copy()
     seen[np.random.default_rng(0).random(seen.shape) < 0.3] = np.nan
     seen[2, 3], true[2, 3] = 1.0, np.nan  # seen, but not to be scored
-    codes = model.transform(seen)
-    expected = gaussian(true, expected_data(model, codes), model.noise_std_)
+    _, expected = predictive(model, seen, true)
     expected[~np.isnan(seen)] = np.nan
-    assert model.score_heldout(seen, true) == pytest.approx(np.nanmean(expected), rel=1e-12)
+    assert model.score_heldout(seen, true) == pytest.approx(np.nanmean(expected), rel=1e-3)
 
 
 def test_scores_need_something_to_score(model, data):
@@ -501,8 +499,8 @@ def test_impute_fills_only_what_is_missing(model, dtype):
     assert filled.dtype == dtype
     observed = ~np.isnan(new)
     assert filled[observed].tobytes() == new[observed].tobytes()
-    expected = expected_data(model, model.transform(new)).astype(dtype)
-    np.testing.assert_allclose(filled[~observed], expected[~observed], rtol=1e-6)
+    expected, _ = predictive(model, new.astype(np.float64))
+    np.testing.assert_allclose(filled[~observed], expected[~observed], rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(new, before)
 
 
@@ -918,9 +916,8 @@ def test_row_with_nothing_observed(make):
     # Nothing but the prior decides: a feature is taken if most rows have it.
     expected = model.feature_counts_ > (61 - model.feature_counts_)
     np.testing.assert_array_equal(model.transform(data)[7], expected)
-    np.testing.assert_array_equal(
-        model.impute(data)[7], expected_data(model, model.transform(data)[[7]])[0]
-    )
+    filled, _ = predictive(model, data[[7]])
+    np.testing.assert_allclose(model.impute(data)[7], filled[0], rtol=1e-3)
     assert model.score_samples(data)[7] == 0.0
 
 

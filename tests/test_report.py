@@ -12,7 +12,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from scipy import sparse
-from scipy.special import expit
+from scipy.special import logit
 
 import ibp
 from ibp import MEIBP
@@ -62,7 +62,7 @@ def unpacked(packed, *shape):
 def test_errors_are_those_of_numpy(fitted):
     model, X = fitted
     measured = gather(model, X).measured
-    residual = X - model.inverse_transform(model.transform(X))
+    residual = X - model.inverse_transform(model._training_codes())
     np.testing.assert_allclose(measured.row_errors, np.sqrt(np.nanmean(residual**2, axis=1)))
     np.testing.assert_allclose(measured.column_errors, np.sqrt(np.nanmean(residual**2, axis=0)))
     np.testing.assert_allclose(measured.column_spreads, np.nanstd(X, axis=0))
@@ -117,7 +117,7 @@ def test_columns_that_tell_little_are_not_listed():
 def test_features_on_together_are_counted(fitted):
     model, X = fitted
     measured = gather(model, X).measured
-    Z = model.transform(X).astype(int)
+    Z = model._training_codes().astype(int)
     np.testing.assert_array_equal(measured.on_counts, Z.sum(axis=0))
     np.testing.assert_array_equal(measured.together, Z.T @ Z)
     np.testing.assert_array_equal(measured.row_features, Z.sum(axis=1))
@@ -127,7 +127,7 @@ def test_features_on_together_are_counted(fitted):
 def test_a_feature_that_never_changes_is_correlated_with_nothing():
     X = make_data()
     model = MEIBP(4, random_state=0, n_jobs=1).fit(X)
-    always = X[model.transform(X)[:, 0] == 1]
+    always = X[model._training_codes()[:, 0] == 1]
     correlation = gather(model, always).measured.correlation
     assert np.isfinite(correlation).all() and (correlation[0] == 0).all()
 
@@ -136,7 +136,7 @@ def test_real_codes_are_correlated_as_they_are():
     X = make_data() + 2.0
     model = ibp.BNMF(3, random_state=0, max_iter=50, n_jobs=1).fit(X)
     content = gather(model, X)
-    codes = model.transform(X)
+    codes = model._training_codes()
     np.testing.assert_allclose(content.measured.correlation, np.corrcoef(codes.T), atol=1e-8)
     np.testing.assert_array_equal(content.measured.on_counts, (codes > 0).sum(axis=0))
     assert content.code_kind == "real" and content.certainty is None
@@ -207,11 +207,12 @@ def test_names_come_from_the_frame_and_need_not_be_there_later():
         gather(model, X, row_names=["a", "b"])
 
 
-def test_confidence_is_a_probability_of_being_right(fitted):
+def test_certainty_is_the_probability_of_being_right(fitted):
     model, X = fitted
     certainty = gather(model, X).certainty
-    nats, on = model.confidence(X), model.transform(X) == 1
-    probability = expit(nats)
+    on, probability = model.assignments_ == 1, model.probabilities(X)
+    probability = np.where(on, probability, 1.0 - probability)
+    nats = logit(np.clip(probability, 1e-6, 1.0 - 1e-6))
     assert certainty.toss_ups == pytest.approx((nats < 1).mean())
     assert certainty.shares.sum() == pytest.approx(1.0)
     assert certainty.shares[1:3].sum() == pytest.approx(((nats >= 1) & (nats < 5)).mean())
@@ -244,7 +245,7 @@ def test_what_the_page_adds_up_is_the_inverse_transform(label):
     codes = unpacked(payload["rows"]["codes"], len(rows), k)
     components = unpacked(payload["components"], k, len(columns))
     sums = unpacked(payload["intercept"], len(columns)) + codes @ components
-    expected = model.inverse_transform(model.transform(X[rows]))[:, columns]
+    expected = model.inverse_transform(model._training_codes()[rows])[:, columns]
     np.testing.assert_allclose(sums, expected, rtol=1e-4, atol=1e-5)
     values = unpacked(payload["rows"]["values"], len(rows), len(columns))
     np.testing.assert_allclose(values, X[np.ix_(rows, columns)], rtol=1e-6)

@@ -104,12 +104,6 @@ def hide(table: Table, fraction: float, seed: int) -> HeldOut:
         ) from None
 
 
-def held_out_score(held_out: HeldOut, model: Any) -> float:
-    """Mean log-likelihood of the hidden entries, at the model's own noise level."""
-    explanation = model._explain_training()
-    return held_out.score(explanation, explanation.noise_std)
-
-
 def _sweep_callback(
     reporter: Reporter, held_out: HeldOut | None, estimator: Any
 ) -> Callable[[Progress], None]:
@@ -121,7 +115,7 @@ def _sweep_callback(
         score = None
         if held_out is not None and scoring <= SCORING_SHARE * progress.seconds:
             started = time.perf_counter()
-            score = held_out_score(held_out, progress.fitted_model())
+            score = held_out.own_score(progress.fitted_model())
             scoring += time.perf_counter() - started
         reporter.sweep(
             Sweep(
@@ -163,6 +157,9 @@ def fit_table(
         model = estimator.fit(table.values if held_out is None else held_out.training)
     seconds = time.perf_counter() - started
     model.set_params(callbacks=None)
+    scores = {}
+    if held_out is not None:  # before columns have names
+        scores = {"score": held_out.own_score(model), "error": held_out.own_error(model)}
     if table.column_names is not None:
         import numpy as np
 
@@ -177,8 +174,7 @@ def fit_table(
     if image_shape is not None:
         model.notes_["image_shape"] = list(image_shape)
     if held_out is not None:
-        model.notes_["held_out"] = {
-            "score": held_out_score(held_out, model),
+        model.notes_["held_out"] = scores | {
             "n_entries": held_out.n_hidden,
             "fraction": float(held_out.hidden.any(axis=0).mean()),
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from ibp.cli import options
 from ibp.cli.data import (
@@ -73,7 +73,7 @@ def transform(
         names = {"row_names": table.row_names, "feature_names": None}
         reporter.stage(f"Placing {counted(table.shape[0], 'row')}")
         with places_named(table):
-            codes = fitted.transform(table.values)
+            codes = _codes_of(fitted, table.values)
         write_codes(output, codes, **names, force=force)
         reporter.wrote(output)
         written = {"codes": output}
@@ -99,3 +99,12 @@ def transform(
 
         sizes = {"rows": codes.shape[0], "features": codes.shape[1], "features_per_row": per_row}
         reporter.result(written | sizes, show, output)
+
+
+def _codes_of(fitted: Any, values: Any) -> Any:
+    """Codes of rows; those that the fit found, if it was fitted to these."""
+    from ibp.evaluate import training_codes_of
+
+    n_rows = values.shape[0]
+    own = training_codes_of(fitted, n_rows, [(slice(0, n_rows), values)])
+    return fitted.transform(values) if own is None else own

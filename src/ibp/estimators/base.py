@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -13,11 +15,10 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from ibp.blas import reconstruct
 from ibp.data import ColumnUnits, Observations, RowSource, all_rows, summarize
-from ibp.data.observations import missing_of
 from ibp.errors import InvalidValueError
 from ibp.estimators.fitting import IterativeEstimator
-from ibp.evaluate import Explanation, expected_entries, row_log_likelihood
-from ibp.parallel import ranges
+from ibp.evaluate import Explanation, Prediction
+from ibp.parallel import Executor, ranges
 from ibp.persistence import SavedArray, save_model
 from ibp.registry import card_of
 from ibp.validation import check_matrix, check_range
@@ -78,8 +79,16 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
     def _codes(self, observations: Observations) -> npt.NDArray[Any]:
         """Codes of new rows."""
 
+    def _predict(self, seen: Observations, executor: Executor) -> Prediction:
+        """What imputation and scores of new rows are made of."""
+        return self._explain(seen).of(seen.source)
+
+    def _predict_training(self, rows: Any, seen: Observations, executor: Executor) -> Prediction:
+        """The same of some training rows, by the codes that the fit found for them."""
+        return self._explain_training().of(seen.source, rows)
+
     def _explain(self, observations: Observations) -> Explanation:
-        """What predictions and scores of new rows are made of."""
+        """One code for each new row."""
         return self._explained_by(self._codes(observations))
 
     def _explain_training(self) -> Explanation:
@@ -131,38 +140,67 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
             )
         return reconstruct(codes, self.components_) + self.intercept_
 
-    def impute(self, X: Any) -> Any:
+    def impute(self, X: Any, return_std: bool = False) -> Any:
         """Fill what is missing with its expectation; leave what is observed as it is.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Data; NaN where missing.
+        return_std : bool, default=False
+            Whether the doubt of what was filled in is returned, too.
 
         Returns
         -------
-        array, data frame or sparse matrix like X
+        filled : array, data frame or sparse matrix like X
             A copy without missing values.
+        std : ndarray or sparse array of shape (n_samples, n_features)
+            Only with ``return_std``: standard deviations of the predictive densities, of which
+            the filled values are the means; 0 where X is observed.
         """
         check_is_fitted(self)
         observations = self._observe(X)
-        source = observations.source
-        explanation = self._explain(observations)
+        source, shape = observations.source, observations.source.shape
+        filled: Any
+        std: Any = None
         if observations.sparse:
-            return _impute_sparse(all_rows(source), explanation)
-        expected = reconstruct(explanation.codes, explanation.components) + explanation.intercept
-        filled = expected.astype(source.dtype, copy=False)
-        for rows in ranges(observations.n_samples, observations.piece_rows):
-            block = source.rows(rows)
-            np.copyto(filled[rows], block, where=~np.isnan(block))
+            filled = all_rows(source).copy()
+        else:
+            filled = np.empty(shape, dtype=source.dtype)
+            for rows in ranges(shape[0], observations.piece_rows):
+                filled[rows] = source.rows(rows)
+        if return_std:
+            std = filled.copy() if observations.sparse else np.zeros(shape)
+        with self._executor() as executor:
+            for rows, entries in self._predict(observations, executor).missing_entries():
+                if observations.sparse:  # the entries are in the order in which they are stored
+                    stored = slice(filled.indptr[rows.start], filled.indptr[rows.stop])
+                    missing = np.isnan(filled.data[stored])
+                    filled.data[stored][missing] = entries.mean
+                    if return_std:
+                        std.data[stored] = 0.0
+                        std.data[stored][missing] = entries.std
+                    continue
+                filled[rows][entries.row, entries.column] = entries.mean
+                if return_std:
+                    std[rows][entries.row, entries.column] = entries.std
+        if return_std and observations.sparse:
+            std.eliminate_zeros()
         if hasattr(X, "iloc"):  # pandas
-            return type(X)(filled, index=X.index, columns=X.columns)
-        if hasattr(X, "get_columns"):  # polars
-            return type(X)(filled, schema=X.columns)
-        return filled
+            filled = type(X)(filled, index=X.index, columns=X.columns)
+        elif hasattr(X, "get_columns"):  # polars
+            filled = type(X)(filled, schema=X.columns)
+        return (filled, std) if return_std else filled
 
     def score_samples(self, X: Any) -> FloatArray:
-        """Log-likelihood of each row's observed entries, given the row's own features.
+        """Log-density of each row's observed entries, given what the row itself says.
+
+        Each entry by itself is scored by its predictive density. Of models with hard codes that is
+        a mixture: sum over codes z of P(z | row) N(x; intercept + z.a, noise_std_^2 + the variance
+        of z.a), with the doubt of bits and factors. Of other models it is N(x; prediction,
+        noise_std_^2), at the row's codes; samplers average the predictions, and the noise
+        variances, of their samples. The paper's density, at one code and any noise level, is
+        `ibp.evaluate.row_log_likelihood`.
 
         Parameters
         ----------
@@ -172,15 +210,14 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Sum over the row's observed entries of ln N(x; prediction, noise_std_^2); samplers
-            average the predictions, and the noise variances, of their samples.
+            Sum over the row's observed entries of the logarithm of the density.
         """
         check_is_fitted(self)
         seen = self._observe(X)
         return self._log_likelihood(seen, seen.source)[0]
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean log-likelihood of the observed entries, given each row's own features.
+        """Mean log-density of the observed entries, each by itself: see `score_samples`.
 
         The features are found from the same entries; to score entries that the features have not
         seen use `score_heldout`.
@@ -205,7 +242,10 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
         return float(sums.sum() / counts.sum())
 
     def score_heldout(self, X_seen: Any, X_true: Any) -> float:
-        """Mean log-likelihood of entries that were hidden from the features.
+        """Mean log-density of entries that were hidden from the features.
+
+        Each entry is scored by its predictive density given what was seen of its row, as
+        `score_samples` says; `ibp.evaluate.HeldOut.score` is the score of the paper.
 
         Parameters
         ----------
@@ -260,17 +300,14 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
     def _log_likelihood(
         self, seen: Observations, scored: RowSource, hidden_from: RowSource | None = None
     ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
-        found = self._explain(seen)
-        return row_log_likelihood(
-            scored, found.codes, found.components, found.intercept, found.noise_std, hidden_from
-        )
+        with self._executor() as executor:
+            return self._predict(seen, executor).row_log_likelihood(scored, hidden_from)
 
-
-def _impute_sparse(matrix: Any, found: Explanation) -> Any:
-    """Replace stored NaN; what is not stored is an observed zero."""
-    filled = matrix.copy()
-    row, column = missing_of(filled)
-    filled.data[np.isnan(filled.data)] = expected_entries(
-        found.codes, found.components, found.intercept, row, column
-    )
-    return filled
+    @contextmanager
+    def _prediction_of_training(
+        self, rows: npt.NDArray[np.int64], X_seen: Any
+    ) -> Iterator[Prediction]:
+        """What is said of some training rows, of which so much was seen."""
+        seen = self._observe(X_seen)
+        with self._executor() as executor:
+            yield self._predict_training(rows, seen, executor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,15 @@ from ibp.estimators.base import LatentFeatureModel
 from ibp.estimators.fitting import init_constraint, keep_parameters
 from ibp.estimators.hyperparameters import hyperparameters_of, intercept_std_of
 from ibp.estimators.starting import check_limit, starting_point
+from ibp.evaluate import Prediction
 from ibp.model import Hyperparameters
 from ibp.model.sampling import sample_data
+from ibp.parallel import Executor
 from ibp.persistence import SavedArray
 from ibp.random_state import spawn_generators
+
+if TYPE_CHECKING:
+    from ibp.methods.meibp.assign import FrozenModel
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -116,6 +121,28 @@ class BinaryFeatureModel(LatentFeatureModel):
     def _margins(self, observations: Observations) -> FloatArray:
         """What each bit of new rows is worth."""
 
+    def probabilities(self, X: Any) -> FloatArray:
+        """How probable it is that a row has a feature, given the row and what was learned.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Data; NaN where missing.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components_)
+            P(z_nk = 1 | row n), factors and hyperparameters being as learned. Models with hard
+            codes sum over the row's best codes, found by an exact search within a budget; models
+            with soft ones have it from mean-field inference, as `transform` has.
+        """
+        check_is_fitted(self)
+        return self._probabilities(self._observe(X))
+
+    @abstractmethod
+    def _probabilities(self, observations: Observations) -> FloatArray:
+        """The probabilities of the bits of new rows."""
+
     def _draw_factors(self, rng: np.random.Generator) -> FloatArray:
         """Draw factors from their posterior."""
         return np.asarray(rng.normal(self.components_, self.components_std_))
@@ -174,13 +201,29 @@ class HardAssignmentModel(BinaryFeatureModel):
     def _margins(self, observations: Observations) -> FloatArray:
         return self._assign(observations, with_losses=True)[1]
 
+    def _probabilities(self, observations: Observations) -> FloatArray:
+        with self._executor() as executor:
+            return np.asarray(self._frozen().probabilities(observations, executor))
+
+    def _predict(self, seen: Observations, executor: Executor) -> Prediction:
+        from ibp.methods.predictions import MixturePrediction  # compiled code, too
+
+        return MixturePrediction(self._frozen(), seen, executor)
+
+    def _predict_training(self, rows: Any, seen: Observations, executor: Executor) -> Prediction:
+        from ibp.methods.predictions import MixturePrediction
+
+        return MixturePrediction(self._frozen(), seen, executor, self._training_codes()[rows])
+
     def _assign(
         self, observations: Observations, *, with_losses: bool = False, **known: Any
     ) -> tuple[npt.NDArray[np.uint8], FloatArray]:
-        """Assignments of new rows and, if asked for, what each of their bits is worth.
+        """Assignments of new rows and, if asked for, what each of their bits is worth."""
+        with self._executor() as executor:
+            return self._frozen(**known).assign(observations, executor, with_losses=with_losses)
 
-        What is ``known`` takes the place of this estimator's own attributes.
-        """
+    def _frozen(self, **known: Any) -> FrozenModel:
+        """What places new rows; what is ``known`` takes the place of own attributes."""
         from ibp.methods.meibp.assign import FrozenModel  # compiled code: loaded when it is needed
 
         own = {
@@ -190,15 +233,13 @@ class HardAssignmentModel(BinaryFeatureModel):
             "counts": self.feature_counts_,
             "noise_std": self.noise_std_,
         }
-        frozen = FrozenModel(
+        return FrozenModel(
             **(own | known),
             n_samples=self.n_samples_fit_,
             optimizer=self.optimizer,
             thorough=self.row_start == "current",
             node_budget=self.node_budget,
         )
-        with self._executor() as executor:
-            return frozen.assign(observations, executor, with_losses=with_losses)
 
 
 class SoftAssignmentModel(BinaryFeatureModel):
@@ -226,6 +267,9 @@ class SoftAssignmentModel(BinaryFeatureModel):
     def _codes(self, observations: Observations) -> FloatArray:
         with self._executor() as executor:
             return np.asarray(self._frozen().assign(observations, executor))
+
+    def _probabilities(self, observations: Observations) -> FloatArray:
+        return self._codes(observations)
 
     def _margins(self, observations: Observations) -> FloatArray:
         """Log-odds in favour of what is more probable, as far as they can be told."""

@@ -13,9 +13,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ibp.data import Observations
 from ibp.estimators.binary import HardAssignmentModel
 from ibp.estimators.fitting import init_constraint, keep_parameters
-from ibp.evaluate import Explanation
+from ibp.evaluate import Explanation, Prediction
 from ibp.methods.samples import PosteriorSamples
 from ibp.model.assignment_priors import prior_of
+from ibp.parallel import Executor
 from ibp.persistence import check_array, unpacked
 
 
@@ -94,6 +95,12 @@ class GibbsSampler(HardAssignmentModel):
         self.feature_counts_ = np.count_nonzero(best.assignments, axis=0).astype(np.int64)
         self.alpha_, self.noise_std_ = best.alpha, best.noise_std
         self.factor_std_, self.evidence_ = best.factor_std, best.log_joint
+
+    def _predict(self, seen: Observations, executor: Executor) -> Prediction:
+        return self._explain(seen).of(seen.source)
+
+    def _predict_training(self, rows: Any, seen: Observations, executor: Executor) -> Prediction:
+        return self._explain_training().of(seen.source, rows)
 
     def _explain(self, observations: Observations) -> Explanation:
         """The average of what the kept samples say."""

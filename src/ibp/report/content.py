@@ -367,7 +367,7 @@ def gather(
         restarts=restarts_of(model),
         shown=shown,
         row_values=values.toarray() if reader.sparse else values,
-        row_codes=reader.codes(matrix),
+        row_codes=reader.codes(shown.rows, matrix),
         row_names=row_names,
         column_names=column_names,
         full_image_shape=shape,

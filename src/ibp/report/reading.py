@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from ibp.data.source import all_rows, is_source
+from ibp.evaluate import training_codes_of
 from ibp.validation import check_matrix
 
 FloatArray = npt.NDArray[np.float64]
@@ -64,18 +66,34 @@ class DataReader:
         with _names_not_compared():
             return all_rows(check_matrix(self.model, part, reset=False))
 
-    def codes(self, matrix: Any) -> npt.NDArray[Any]:
-        """Features of rows that `matrix` gave."""
+    def codes(self, rows: Any, matrix: Any) -> npt.NDArray[Any]:
+        """Features of some rows, which `matrix` gave: the fit's own if it was fitted to these."""
+        if self.training_codes is not None:
+            return self.training_codes[rows]
+        return self.new_codes(matrix)
+
+    def new_codes(self, matrix: Any) -> npt.NDArray[Any]:
+        """Features of rows that the model takes for new ones."""
         with _names_not_compared():
             return np.asarray(self.model.transform(matrix))
 
-    def confidence(self, matrix: Any) -> FloatArray:
-        """How sure their bits are, in nats."""
+    def probabilities(self, matrix: Any) -> FloatArray:
+        """How probable their features are."""
         with _names_not_compared():
-            return np.asarray(self.model.confidence(matrix))
+            return np.asarray(self.model.probabilities(matrix))
+
+    @cached_property
+    def training_codes(self) -> npt.NDArray[Any] | None:
+        """What the fit found, if these are the rows that it was fitted to."""
+        return training_codes_of(self.model, self.n_rows, self.matrices())
 
     def blocks(self) -> Iterator[tuple[slice, Any, npt.NDArray[Any]]]:
         """All rows, block by block: which, their values and their codes."""
+        for rows, matrix in self.matrices():
+            yield rows, matrix, self.codes(rows, matrix)
+
+    def matrices(self) -> Iterator[tuple[slice, Any]]:
+        """All rows, block by block: which, and their values."""
         width = self.n_columns
         if self.sparse:
             n_stored = getattr(self._data, "nnz", self.n_rows * width)  # a source does not tell
@@ -84,8 +102,7 @@ class DataReader:
         n_block = min(max(n_block, 1), MOST_BLOCK_ROWS)
         for start in range(0, self.n_rows, n_block):
             rows = slice(start, min(start + n_block, self.n_rows))
-            matrix = self.matrix(rows)
-            yield rows, matrix, self.codes(matrix)
+            yield rows, self.matrix(rows)
 
 
 @contextmanager

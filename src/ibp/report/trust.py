@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import logit
 
 from ibp.agreement import CAME_BACK, IN_PART
 from ibp.report.measuring import is_on
@@ -17,6 +17,8 @@ MOST_ROWS = 5000
 # Below this many nats a bit is nearly a toss-up: at best 73 % sure.
 TOSS_UP = 1.0
 EDGES = np.array([TOSS_UP, 3.0, 5.0, 10.0])
+# Lists of codes leave out what is less probable than about this.
+LEAST_DOUBT = 1e-6
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,12 @@ class Certainty:
 
     n_rows: int
     shares: FloatArray  # of the bits below 1 nat, between the `EDGES`, and above the last
-    mean_probability: float  # that a bit is right, all others given
+    mean_probability: float  # that a bit is right, whatever the others are
     feature_probability: FloatArray  # the same of each feature
     feature_on_probability: FloatArray  # and only in rows that have it; NaN if none has
     feature_toss_ups: FloatArray  # share of each feature's bits that are nearly a toss-up
-    # Share of the bits for which the fit itself had settled otherwise; None if these are not the
-    # rows that it was fitted to, or it did not keep what it found of them.
+    # Share of the bits for which a fresh search of each row settles otherwise than the fit itself;
+    # None if these are not the rows that it was fitted to, or it did not keep what it found.
     differing: float | None
 
     @property
@@ -46,12 +48,13 @@ def certainty_of(reader: DataReader, random_state: int) -> Certainty | None:
         return None
     rows = sample_rows(reader.n_rows, MOST_ROWS, random_state)
     matrix = reader.matrix(rows)
-    nats, on = reader.confidence(matrix), is_on(model, reader.codes(matrix))
-    probability = expit(nats)
+    on, differing = is_on(model, reader.codes(rows, matrix)), None
+    on_probability = reader.probabilities(matrix)
+    probability = np.where(on, on_probability, 1.0 - on_probability)
+    nats = logit(np.clip(probability, LEAST_DOUBT, 1.0 - LEAST_DOUBT))
     bins = np.bincount(np.searchsorted(EDGES, nats.ravel(), side="right"), minlength=5)
-    settled, differing = getattr(model, "assignments_", None), None
-    if settled is not None and len(settled) == reader.n_rows:
-        differing = float((settled[rows].astype(bool) != on).mean())
+    if reader.training_codes is not None:
+        differing = float((is_on(model, reader.new_codes(matrix)) != on).mean())
     n_on = on.sum(axis=0)
     on_sums = np.where(on, probability, 0.0).sum(axis=0)
     return Certainty(
