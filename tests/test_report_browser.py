@@ -170,7 +170,7 @@ def test_missing_values_are_marked_and_not_counted(browser, fits, pages):
 
 
 def test_features_are_sorted_as_one_asks(browser, fits, pages):
-    model, X, _ = fits["digits"]
+    model, _, _ = fits["digits"]
     counts = model._training_codes().sum(axis=0)
     with opened(browser, pages["digits"]) as shown:
         page = shown.page

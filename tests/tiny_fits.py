@@ -120,6 +120,9 @@ def answers() -> dict[str, np.ndarray]:
             found[f"{name}: factors"] = model.components_
             found[f"{name}: bound"] = np.asarray(model.evidence_)
             found[f"{name}: new rows"] = np.asarray(model.transform(data))
+            if name.startswith("MEIBP, r"):  # random, restarts, row by row
+                found[f"{name}: probabilities"] = model.probabilities(data)
+                found[f"{name}: densities"] = model.score_samples(data)
     for name, problem in problems():
         for optimizer in (*OPTIMIZERS, "brute_force"):
             for epsilon in (0.0, 0.1):

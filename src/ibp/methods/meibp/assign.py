@@ -44,8 +44,10 @@ MARGIN = 12.0
 # for 99% of the rows, and probabilities are within 0.02 of what no limits give, in the root mean
 # square.
 MOST_CODES, CODES_AROUND, NODES_OF_A_LIST = 1024, 256, 20
-# Codes that a second search for the best goes on from.
-SECOND_CODES = 64
+# Codes that a second search for the best goes on from. On digits and on faces with 50 features,
+# where next to no row is proven, 20% and 30% of the rows end lower than in the fit without it, and
+# less than 1% with it; half a millisecond each.
+SECOND_CODES = 128
 
 
 @dataclass(frozen=True)
