@@ -43,8 +43,8 @@ MARGIN = 12.0
 MOST_WITH_ALL_CODES = 10
 # Most codes of a row with more features, from how many of them others are looked at, and nodes of
 # the tree that may be visited per node of the exact search for one code. On digits with 48 features
-# 512 codes suffice for 96% of the rows, and probabilities are within 0.02 of what no limits give, in
-# the root mean square.
+# 512 codes suffice for 96% of the rows, and probabilities are within 0.02 of what no limits give,
+# in the root mean square.
 MOST_CODES, CODES_AROUND, NODES_OF_A_LIST = 512, 256, 20
 # Codes that a second search for the best goes on from. On digits and on faces with 50 features,
 # where next to no row is proven, 20% and 30% of the rows end lower than in the fit without it, and
