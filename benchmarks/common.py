@@ -296,6 +296,11 @@ def model_score(model: MEIBP, complete: Any, seen: Any, noise_std: float | None 
     )
 
 
+def noise_level(model: MEIBP) -> float:
+    """The noise that a model has learned, or the root mean square of its columns'."""
+    return float(np.sqrt(np.mean(np.square(model.noise_std_))))
+
+
 # ---------------------------------------------------------------- features recovered
 
 

@@ -34,7 +34,7 @@ def figures(model: MEIBP, data: common.PaperSet) -> dict[str, Any]:
         "n_components": model.n_components_,
         **common.recovery(data.assignments, model.assignments_),
         "residual_ratio": data.residual(*fitted) / data.residual(*truth),
-        "noise_std": model.noise_std_,
+        "noise_std": common.noise_level(model),
         "heldout": score,
         "oracle": oracle,
         "below_oracle": (oracle - score) / abs(oracle),

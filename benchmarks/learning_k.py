@@ -38,7 +38,7 @@ def main() -> None:
                 "noise_std": noise_std,
                 "n_components": model.n_components_,
                 **common.recovery(draw.assignments, model.assignments_),
-                "learned_noise_std": model.noise_std_,
+                "learned_noise_std": common.noise_level(model),
                 "sweeps": model.n_iter_,
                 "seconds": seconds,
             }

@@ -111,7 +111,7 @@ def main() -> None:
                     "own_noise": common.model_score(model, X, seen),
                     "at_0.75_sd": common.model_score(model, X, seen, paper_std),
                     "auc": ranking(model, X, seen) if sparse.issparse(X) else None,
-                    "noise_std": model.noise_std_,
+                    "noise_std": common.noise_level(model),
                     "sweeps": model.n_iter_,
                     "converged": model.converged_,
                     "proven": float(model.history_["proven"][-1]),

@@ -368,7 +368,12 @@ def test_info(call, folder):
     about = json.loads(call("info", "model.ibp", "--json").stdout.splitlines()[-1])
     assert about["class"] == "MEIBP" and about["features"] == 4 and about["columns"] == 36
     assert about["notes"] == {"data": "data.csv"} and about["ending"] == "converged"
-    assert "MEIBP" in call("info", "model.ibp").stdout
+    noise_std = ibp.load(folder / "model.ibp").noise_std_
+    level = about["learned"]["noise_std_"]
+    assert level["root_mean_square"] == pytest.approx(np.sqrt(np.mean(noise_std**2)))
+    assert [level["lowest"], level["highest"]] == [noise_std.min(), noise_std.max()]
+    shown = call("info", "model.ibp").stdout
+    assert "MEIBP" in shown and "root mean square of the columns" in shown
     about = events_of(call("info", "holes.csv", "--json").stdout)[-1]
     X = np.load(folder / "data.npy")
     assert about["missing"] == pytest.approx(np.isnan(X).mean())
@@ -422,6 +427,12 @@ def test_a_fit_that_finds_nothing_says_what_to_try(call, folder):
     assert finished.returncode == 0
     assert "0 features in 40 rows" in finished.stdout
     assert "No feature survived" in finished.stdout and "--restarts 5" in finished.stdout
+    advice = "one level for all columns with --set noise=shared"
+    assert advice in " ".join(finished.stdout.split())
+    shared = ("-o", "shared.ibp", "--set", "noise=shared", "--set", "noise_std=3")
+    finished = call("fit", "noise.npy", *shared)
+    assert "No feature survived" in finished.stdout
+    assert advice not in " ".join(finished.stdout.split())
 
 
 def test_a_model_that_cannot_be_saved(folder, tmp_path):

@@ -139,7 +139,9 @@ def test_warnings_carry_fields_too():
     X = np.random.default_rng(0).normal(size=(30, 3)) * [1.0, 1.0, 1e4]
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        ibp.MEIBP(2, fit_intercept=False, max_iter=1, init="random", random_state=0).fit(X)
+        ibp.MEIBP(
+            2, fit_intercept=False, noise="shared", max_iter=1, init="random", random_state=0
+        ).fit(X)
     told = {type(warning.message): warning.message for warning in seen}
     negative, unequal = told[errors.NegativeEntriesWarning], told[errors.UnequalScalesWarning]
     assert X[negative.row, negative.column] < 0 and (X.ravel() < 0).argmax() == (

@@ -71,6 +71,49 @@ def test_errors_are_those_of_numpy(fitted):
     assert measured.n_missing == np.isnan(X).sum() > 0
 
 
+def test_rows_are_compared_in_units_of_the_columns_noise(fitted):
+    model, X = fitted
+    content = gather(model, X)
+    residual = (X - model.inverse_transform(model.transform(X))) / model.noise_std_
+    misfit = np.sqrt(np.nanmean(residual**2, axis=1))
+    np.testing.assert_allclose(content.row_errors, misfit)
+    assert content.shown.worst[0] == np.nanargmax(misfit)
+    shared = MEIBP(4, noise="shared", random_state=0, n_jobs=1).fit(X)
+    content = gather(shared, X)
+    assert content.column_noise is None and content.loudest_columns() == []
+    np.testing.assert_array_equal(content.row_errors, content.measured.row_errors)
+
+
+def test_other_units_name_the_same_rows_and_columns(fitted):
+    model, X = fitted
+    unit = 2.0 ** np.array([0, 20, -20, 3, 0, 1, -7, 12, 5])
+    content = gather(model, X)
+    scaled = gather(MEIBP(4, random_state=0, n_init=3, n_jobs=1).fit(X * unit), X * unit)
+    np.testing.assert_array_equal(content.shown.worst, scaled.shown.worst)
+    np.testing.assert_array_equal(content.column_noise.unexplained, scaled.column_noise.unexplained)
+    loudest = scaled.column_noise.loudest
+    assert loudest[0] == 1 and scaled.column_noise.quietest[0] == 2  # in the data's own units
+    assert len(set(loudest) | set(scaled.column_noise.quietest)) == 9 + 1 - 9 % 2
+
+
+def test_columns_that_tell_little_are_not_listed():
+    X = np.hstack([make_data(100), np.zeros((100, 3))])
+    X[:, 10] = 5.0  # constant, as column 9 is
+    X[3, 11] = 1.0  # a tag that one row has
+    content = gather(MEIBP(random_state=0, n_jobs=1).fit(X), X)
+    noise = content.column_noise
+    assert noise.constant.tolist() == [9, 10]
+    assert np.flatnonzero(noise.hardly_varies).tolist() == [11]
+    for listed in (noise.unexplained, noise.loudest, noise.quietest):
+        assert set(listed) <= set(range(9))
+    errors, spreads = content.measured.column_errors[:9], content.measured.column_spreads[:9]
+    assert noise.unexplained[0] == np.argmax(errors / spreads)
+    assert noise.loudest[0] == np.argmax(noise.noise[:9])
+    picture = unpacked(gather(content.model, X, image_shape=(3, 4)).payload()["noise"], 12)
+    np.testing.assert_array_equal(np.isnan(picture), ~noise.takes_part)
+    assert content.payload()["noise"] is None
+
+
 def test_features_on_together_are_counted(fitted):
     model, X = fitted
     measured = gather(model, X).measured
@@ -388,6 +431,13 @@ def test_a_shape_is_two_whole_numbers(fitted, shape):
         gather(model, X, image_shape=shape)
 
 
+def test_levels_of_columns_are_told_by_mean_and_range():
+    assert wording.level(0.25) == wording.level(np.array([0.25])) == "0.25"
+    assert wording.level(np.array([3.0, 4.0, 5.0])) == "4.08 (columns 3 to 5)"
+    assert wording.level(np.full(3, 1e200)) == "1.00e+200"
+    assert wording.level(np.zeros(0)) == "0"
+
+
 def test_numbers_as_people_say_them():
     assert wording.number(1234.5) == "1,234"
     assert wording.number(0.99999) == "1"
@@ -414,6 +464,7 @@ def facts(**changes):
         missing=0.0,
         n_components=4,
         real_codes=False,
+        own_noise=True,
         variance_explained=0.8,
         features_per_row=1.5,
         n_unused=0,
@@ -450,7 +501,8 @@ def facts(**changes):
         ({"variance_explained": 0.1}, "look", "10 % of the variance"),
         ({"worst_ratio": 9.0}, "look", "9 times"),
         ({"variance_explained": -0.2}, "look", "none of the variance"),
-        ({"n_components": 0}, "do", "No feature explained enough"),
+        ({"n_components": 0}, "do", 'noise="shared"'),
+        ({"n_components": 0, "own_noise": False}, "do", "on one scale"),
         ({"ending": "time_limit", "n_iter": 0}, "do", "Let it run longer"),
         ({"method": "BNMF", "n_restarts": 1}, "do", "ibp fit DATA --method bnmf --restarts 5 -o"),
     ],

@@ -168,6 +168,38 @@ def test_held_out_scores_are_put_in_words():
     assert "typical error" not in render_report(gather(model, X))
 
 
+def test_the_noise_of_columns_is_put_in_words():
+    X = np.hstack([make_data(), np.full((30, 8), 2.0), np.eye(30)[:, :1]])
+    model = MEIBP(3, random_state=0, n_jobs=1).fit(X)
+    page = render_report(gather(model, X))
+    check_page(page)
+    assert "Noise of the columns" in page and "Loudest" in page and "Quietest" in page
+    assert "1 column hardly varied" in page
+    assert "Column 6, column 7, column 8, column 9, column 10, column 11 and 2 more did not" in page
+    shared = render_report(gather(MEIBP(3, noise="shared", random_state=0, n_jobs=1).fit(X), X))
+    check_page(shared)
+    assert "Noise of the columns" not in shared and "The noise of the model is" in shared
+    picture = render_report(gather(model, X, image_shape=(3, 5)))
+    check_page(picture)
+    assert 'id="noise-picture"' in picture and 'id="noise-picture"' not in page
+
+
+def test_how_many_rows_are_proven_is_told():
+    X = make_data()
+    model = MEIBP(3, random_state=0, n_jobs=1).fit(X)
+    model.history_["proven"][-1] = 1.0
+    assert "every row&#39;s features were proven to be the best" in render_report(gather(model, X))
+    model.history_["proven"][-1] = 0.63
+    page = render_report(gather(model, X))
+    assert "For 63 % of the rows the features were proven" in page
+    assert "another search might change some of the others" in page
+    assert "Few rows are proven" not in page
+    model.history_["proven"][-1] = 0.2
+    assert "Few rows are proven" in render_report(gather(model, X))
+    greedy = MEIBP(3, optimizer="local_search", random_state=0, n_jobs=1).fit(X)
+    assert "proven" not in render_report(gather(greedy, X))
+
+
 def test_the_same_fit_gives_the_same_page(tmp_path):
     X = make_data()
     model = MEIBP(3, random_state=0, n_jobs=1).fit(X)

@@ -150,6 +150,9 @@ def answers() -> dict[str, np.ndarray]:
             found[f"{name}: new rows"] = np.asarray(model.transform(data))
             if name.startswith("MEIBP, lof"):
                 found[f"{name}: confidence"] = model.confidence(data)
+            if name.startswith("MEIBP, r"):  # random, restarts, row by row
+                found[f"{name}: probabilities"] = model.probabilities(data)
+                found[f"{name}: densities"] = model.score_samples(data)
     for name, problem in problems():
         for optimizer in (*OPTIMIZERS, "brute_force"):
             for epsilon in (0.0, 0.1):

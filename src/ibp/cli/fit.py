@@ -89,7 +89,8 @@ def fit(
             "--set",
             metavar="NAME=VALUE",
             parser=options.parse_setting,
-            help="Any other setting of the method, such as alpha=2; may be repeated.",
+            help="Any other setting of the method, such as alpha=2 or noise=shared; may be "
+            "repeated.",
         ),
     ] = None,
     image_shape: options.ImageShape = None,

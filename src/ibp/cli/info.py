@@ -13,7 +13,7 @@ from ibp.cli import options
 from ibp.cli.data import load_model, read_data
 from ibp.cli.problems import session
 from ibp.cli.progress import Console
-from ibp.cli.words import listed, number, printable
+from ibp.cli.words import listed, number, printable, root_mean_square
 
 if TYPE_CHECKING:
     from ibp.files.table import Table
@@ -68,10 +68,23 @@ def _about_model(model: Any) -> dict[str, Any]:
         "ending": model.ending_,
         "restarts": model.restart_evidence_.size,
         "with_assignments": hasattr(model, "assignments_") or hasattr(model, "codes_"),
-        "learned": {name: getattr(model, name) for name in learned if hasattr(model, name)},
+        "learned": {name: _level(getattr(model, name)) for name in learned if hasattr(model, name)},
         "settings": settings,
         "names": None if names is None else [str(name) for name in names],
         "notes": model.notes_,
+    }
+
+
+def _level(value: Any) -> Any:
+    """A number; of one for each column the root mean square and the range."""
+    import numpy as np
+
+    if np.ndim(value) == 0:
+        return value
+    return {
+        "root_mean_square": root_mean_square(value),
+        "lowest": float(np.min(value)),
+        "highest": float(np.max(value)),
     }
 
 
@@ -132,6 +145,9 @@ def _in_words(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int | float):
         return number(value)
+    if isinstance(value, dict) and "root_mean_square" in value:
+        mean, low, high = (number(part) for part in value.values())
+        return f"{mean}, root mean square of the columns' {low} to {high}"
     if isinstance(value, dict):
         return "\n".join(f"{part.rstrip('_')}: {_in_words(part, v)}" for part, v in value.items())
     if name == "image_shape":

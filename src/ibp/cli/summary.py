@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ibp.cli.pictures import print_pictures
-from ibp.cli.words import duration, listed, number, printable
+from ibp.cli.words import duration, listed, number, printable, root_mean_square
 from ibp.errors import counted
 from ibp.files.table import Table
 
@@ -85,7 +85,7 @@ class FitSummary:
             "columns": self.table.shape[1],
             "features": model.n_components_,
             "evidence": model.evidence_,
-            "noise_std": model.noise_std_,
+            "noise_std": root_mean_square(model.noise_std_),
             "sweeps": model.n_iter_,
             "seconds": self.seconds,
             "ending": model.ending_,
@@ -124,9 +124,11 @@ class FitSummary:
         self._show_grid(console)
         console.print()
         if model.n_components_ == 0:
+            own = np.ndim(model.noise_std_) > 0
+            shared = ", or one level for all columns with --set noise=shared" if own else ""
             console.print(
                 "No feature survived: the data look like noise at this level. Try more starts with "
-                "--restarts 5, or a lower level with --set noise_std=NUMBER."
+                f"--restarts 5, or a lower level with --set noise_std=NUMBER{shared}."
             )
 
     def _show_grid(self, console: Console) -> None:

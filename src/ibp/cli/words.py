@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
 
 def number(value: float) -> str:
@@ -17,6 +18,13 @@ def number(value: float) -> str:
     if float(value).is_integer() or size >= 1000:
         return f"{value:,.0f}"
     return f"{value:.4g}"
+
+
+def root_mean_square(values: Any) -> float:
+    """One number for one number, or for one of each column."""
+    import numpy as np
+
+    return float(np.sqrt(np.mean(np.square(values))))
 
 
 def duration(seconds: float) -> str:

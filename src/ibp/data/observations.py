@@ -307,7 +307,9 @@ class Observations:
             block = block[:, columns]
         if sparse.issparse(block):
             return block.multiply(1.0 / unit).tocsr().astype(block.dtype)
-        return ((block - centre) / unit).astype(block.dtype, copy=False)
+        scaled = block - centre.astype(block.dtype)
+        scaled /= unit.astype(block.dtype)
+        return scaled
 
     def missing_entries(self, rows: Any) -> tuple[IntArray, IntArray]:
         """What some rows miss: numbers among these rows, and layout positions, both sorted."""

@@ -277,6 +277,8 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             )
         if self.n_components_ == 0 and result.ending in ("converged", "max_iter"):
             remedy = "" if self.learn_hyperparameters else "set learn_hyperparameters=True, "
+            if np.ndim(self.noise_std_):
+                remedy += 'give all columns one level with noise="shared", '
             self._warn(
                 "No feature survived: the data look like noise at this noise_std. Lower noise_std, "
                 f"{remedy}or try other starts with n_init."

@@ -16,6 +16,7 @@ from ibp.agreement import CAME_BACK, IN_PART
 from ibp.errors import InvalidValueError
 from ibp.registry import card_of
 from ibp.report import wording
+from ibp.report.column_noise import ColumnNoise, column_noise_of
 from ibp.report.encoding import clean_name, packed, plain, plain_number
 from ibp.report.measuring import Measurements, measure
 from ibp.report.notes import Notes
@@ -94,10 +95,20 @@ class ReportContent:
             return f"pixel ({line}, {place})"
         return f"column {column}"
 
+    @cached_property
+    def column_noise(self) -> ColumnNoise | None:
+        """What the model says of the noise of each column; None if all have the same."""
+        return column_noise_of(self.model, self.measured)
+
+    @property
+    def row_errors(self) -> FloatArray:
+        """Errors of the rows: in units of the columns' noise, if each has its own."""
+        return errors_of_rows(self.model, self.measured)
+
     def facts(self) -> wording.Facts:
         """What the head says."""
         measured, certainty, restarts = self.measured, self.certainty, self.restarts
-        errors = measured.row_errors[measured.row_counts > 0]
+        errors = self.row_errors[measured.row_counts > 0]
         typical = float(np.median(errors)) if errors.size else 0.0
         worst = self.shown.worst
         repeated = restarts.n_restarts > 1
@@ -117,6 +128,7 @@ class ReportContent:
             / max(measured.row_counts.size * len(self.model.intercept_), 1),
             n_components=self.n_components,
             real_codes=bool(self.model.real_codes),
+            own_noise=bool(np.ndim(self.model.noise_std_)),
             variance_explained=measured.variance_explained,
             features_per_row=float(measured.row_features.mean()),
             n_unused=int((measured.on_counts == 0).sum()),
@@ -132,7 +144,7 @@ class ReportContent:
             unsure=unsure,
             rare=np.flatnonzero(rare).tolist() if measured.row_counts.size >= 10 else [],
             worst_row=self.row_name(int(worst[0])) if worst.size else None,
-            worst_ratio=float(measured.row_errors[worst[0]]) / typical if typical > 0 else 0.0,
+            worst_ratio=float(self.row_errors[worst[0]]) / typical if typical > 0 else 0.0,
             has_held_out=self.notes.held_out is not None,
             proven=self.proven,
         )
@@ -158,7 +170,7 @@ class ReportContent:
         return [(name, _short(repr(value))) for name, value in given]
 
     def learned(self) -> list[tuple[str, str]]:
-        """Numbers that the fit learned."""
+        """Numbers that the fit learned; of those of the columns the root mean square and range."""
         names = {
             "noise_std_": "standard deviation of the noise",
             "factor_std_": "scale of the patterns",
@@ -168,7 +180,7 @@ class ReportContent:
             "evidence_": "evidence (log)",
         }
         return [
-            (said, wording.number(float(getattr(self.model, name)), 5))
+            (said, wording.level(getattr(self.model, name), 5))
             for name, said in names.items()
             if hasattr(self.model, name)
         ]
@@ -179,26 +191,46 @@ class ReportContent:
             {
                 "row": int(row),
                 "name": self.row_name(int(row)),
-                "error": wording.number(float(self.measured.row_errors[row]), padded=True),
+                "error": wording.number(float(self.row_errors[row]), padded=True),
                 "features": int(self.measured.row_features[row]),
             }
             for row in self.shown.worst[:WORST_LISTED]
         ]
 
-    def worst_columns(self) -> list[dict[str, Any]]:
-        """The columns that are explained worst, with their own spread to compare."""
-        errors, spreads = self.measured.column_errors, self.measured.column_spreads
-        return [
-            {
-                "name": self.column_name(int(column)),
-                "error": wording.number(float(errors[column]), padded=True),
-                "spread": wording.number(float(spreads[column]), padded=True),
-                "explained": wording.explained(1.0 - float((errors[column] / spreads[column]) ** 2))
-                if spreads[column] > 0
-                else wording.NOTHING,
-            }
-            for column in worst_first(errors)[:WORST_LISTED]
-        ]
+    def worst_columns(self) -> list[dict[str, str]]:
+        """The columns that are explained worst, with their own spread to compare.
+
+        Where each has its own noise, and may have its own unit, by the share that is unexplained.
+        """
+        noise = self.column_noise
+        worst = worst_first(self.measured.column_errors) if noise is None else noise.unexplained
+        return [self._about_column(int(column)) for column in worst[:WORST_LISTED]]
+
+    def loudest_columns(self) -> list[dict[str, str]]:
+        """Columns of much noise."""
+        noise = self.column_noise
+        loudest = () if noise is None else noise.loudest
+        return [self._about_column(int(column)) for column in loudest]
+
+    def quietest_columns(self) -> list[dict[str, str]]:
+        """Columns of little noise."""
+        noise = self.column_noise
+        quietest = () if noise is None else noise.quietest
+        return [self._about_column(int(column)) for column in quietest]
+
+    def _about_column(self, column: int) -> dict[str, str]:
+        error = float(self.measured.column_errors[column])
+        spread = float(self.measured.column_spreads[column])
+        noise = np.broadcast_to(self.model.noise_std_, self.measured.column_counts.shape)
+        return {
+            "name": self.column_name(column),
+            "noise": wording.number(float(noise[column]), padded=True),
+            "error": wording.number(error, padded=True),
+            "spread": wording.number(spread, padded=True),
+            "explained": wording.explained(1.0 - (error / spread) ** 2)
+            if spread > 0
+            else wording.NOTHING,
+        }
 
     def payload(self) -> dict[str, Any]:
         """What the scripts of the page draw."""
@@ -224,8 +256,16 @@ class ReportContent:
                 "values": packed(self.row_values),
                 "codes": packed(self.row_codes),
             },
-            "row_errors": _histogram(measured.row_errors),
+            "row_errors": _histogram(self.row_errors),
+            "noise": self._noise_picture(),
         }
+
+    def _noise_picture(self) -> str | None:
+        """The noise of the pixels that are shown, nothing where a pixel took no part."""
+        noise = self.column_noise
+        if noise is None or self.shown.image_shape is None:
+            return None
+        return packed(np.where(noise.takes_part, noise.noise, np.nan)[self.shown.columns])
 
     def _history(self) -> dict[str, Any]:
         """The fit sweep by sweep; of very many sweeps some, evenly spread, with both ends."""
@@ -312,7 +352,7 @@ def gather(
     measured = measure(reader)
     shown = choose(
         np.asarray(model.components_),
-        measured.row_errors,
+        errors_of_rows(model, measured),
         image_shape=shape,
         max_rows=max_rows,
         random_state=random_state,
@@ -332,6 +372,11 @@ def gather(
         column_names=column_names,
         full_image_shape=shape,
     )
+
+
+def errors_of_rows(model: Any, measured: Measurements) -> FloatArray:
+    """What rows are compared by: errors in units of the noise, where columns may differ in unit."""
+    return measured.row_misfits if np.ndim(model.noise_std_) else measured.row_errors
 
 
 def _names(

@@ -26,6 +26,7 @@ class Measurements:
     """Sums over all rows of X, for each of N rows, D columns, and K features."""
 
     row_squares: FloatArray  # squared errors of a row's observed entries
+    row_scaled_squares: FloatArray  # the same, each in units of its column's noise
     row_counts: IntArray  # how many of them there are
     row_features: IntArray  # features that are on in a row
     column_squares: FloatArray
@@ -45,6 +46,11 @@ class Measurements:
     def row_errors(self) -> FloatArray:
         """Root mean square error of each row; NaN where nothing was observed."""
         return _root_mean(self.row_squares, self.row_counts)
+
+    @property
+    def row_misfits(self) -> FloatArray:
+        """Root mean square error of each row in units of the noise: 1 is what noise alone does."""
+        return _root_mean(self.row_scaled_squares, self.row_counts)
 
     @property
     def column_errors(self) -> FloatArray:
@@ -68,8 +74,10 @@ def measure(reader: DataReader) -> Measurements:
     model = reader.model
     components = np.asarray(model.components_, dtype=np.float64)
     intercept = np.asarray(model.intercept_, dtype=np.float64)
+    noise_std = np.asarray(model.noise_std_, dtype=np.float64)
     n, d, k = reader.n_rows, reader.n_columns, components.shape[0]
-    row_squares, row_counts = np.zeros(n), np.zeros(n, dtype=np.int64)
+    row_squares, row_scaled_squares = np.zeros(n), np.zeros(n)
+    row_counts = np.zeros(n, dtype=np.int64)
     row_features = np.zeros(n, dtype=np.int64)
     column_squares, column_counts = np.zeros(d), np.zeros(d, dtype=np.int64)
     means, spread = np.zeros(d), np.zeros(d)
@@ -78,10 +86,12 @@ def measure(reader: DataReader) -> Measurements:
     for rows, matrix, codes in reader.blocks():
         # Pieces of a dense block fit the cache.
         pieces = ranges(len(codes), len(codes) if reader.sparse else PIECE // d + 1)
-        parts = executor.map(_block_of, (matrix, codes, components, intercept), pieces)
+        task = (matrix, codes, components, intercept, noise_std)
+        parts = executor.map(_block_of, task, pieces)
         for piece, part in zip(pieces, parts, strict=True):
             own = slice(rows.start + piece.start, rows.start + piece.stop)
             row_squares[own], row_counts[own] = part.row_squares, part.row_counts
+            row_scaled_squares[own] = part.row_scaled_squares
             column_squares += part.column_squares
             # Two samples' sums of squares about their means, as one (Chan, Golub and LeVeque).
             total = np.maximum(column_counts + part.column_counts, 1)
@@ -99,6 +109,7 @@ def measure(reader: DataReader) -> Measurements:
     on_counts = together.diagonal()
     return Measurements(
         row_squares,
+        row_scaled_squares,
         row_counts,
         row_features,
         column_squares,
@@ -121,6 +132,7 @@ class _Block:
     """What one block of rows adds; means of columns are about the intercept, spread about them."""
 
     row_squares: FloatArray
+    row_scaled_squares: FloatArray
     row_counts: IntArray
     column_squares: FloatArray
     column_counts: IntArray
@@ -128,14 +140,20 @@ class _Block:
     spread: FloatArray
 
 
-def _block_of(task: tuple[Any, npt.NDArray[Any], FloatArray, FloatArray], piece: slice) -> _Block:
-    matrix, codes, components, intercept = task
+def _block_of(
+    task: tuple[Any, npt.NDArray[Any], FloatArray, FloatArray, FloatArray], piece: slice
+) -> _Block:
+    matrix, codes, components, intercept, noise_std = task
     work = _sparse_block if sparse.issparse(matrix) else _dense_block
-    return work(matrix[piece], codes[piece], components, intercept)
+    return work(matrix[piece], codes[piece], components, intercept, noise_std)
 
 
 def _dense_block(
-    matrix: Any, codes: npt.NDArray[Any], components: FloatArray, intercept: FloatArray
+    matrix: Any,
+    codes: npt.NDArray[Any],
+    components: FloatArray,
+    intercept: FloatArray,
+    noise_std: FloatArray,
 ) -> _Block:
     centred = matrix - intercept
     seen = ~np.isnan(centred)
@@ -147,8 +165,10 @@ def _dense_block(
     means = centred.sum(axis=0) / np.maximum(column_counts, 1)
     centred -= means
     np.copyto(centred, 0.0, where=~seen)
+    precision = np.broadcast_to(noise_std, intercept.shape) ** -2.0
     return _Block(
         squares.sum(axis=1),
+        np.einsum("nd,d->n", squares, precision),
         seen.sum(axis=1),
         squares.sum(axis=0),
         column_counts,
@@ -158,13 +178,23 @@ def _dense_block(
 
 
 def _sparse_block(
-    matrix: Any, codes: npt.NDArray[Any], components: FloatArray, intercept: FloatArray
+    matrix: Any,
+    codes: npt.NDArray[Any],
+    components: FloatArray,
+    intercept: FloatArray,
+    noise_std: FloatArray,
 ) -> _Block:
     """The same from the stored entries alone."""
     n, d = matrix.shape
     z = codes.astype(np.float64)
-    log_likelihood, row_counts = row_log_likelihood(matrix, z, components, intercept, 1.0)
-    row_squares = -2.0 * log_likelihood - row_counts * np.log(2.0 * np.pi)
+    row_squares, row_counts = _sparse_row_squares(matrix, z, components, intercept)
+    row_scaled_squares = row_squares / noise_std**2 if noise_std.ndim == 0 else None
+    if row_scaled_squares is None:
+        scaled = matrix.astype(np.float64)  # a copy
+        scaled.data /= noise_std[scaled.indices]
+        row_scaled_squares, _ = _sparse_row_squares(
+            scaled, z, components / noise_std, intercept / noise_std
+        )
     entries = matrix.astype(np.float64).tocoo()
     missing = np.isnan(entries.data)
     row, column = entries.row[missing], entries.col[missing]
@@ -185,13 +215,22 @@ def _sparse_block(
     from_mean = (entries.data[~missing] - means[place]) ** 2
     n_zeros = column_counts - np.bincount(place, minlength=d)
     return _Block(
-        np.maximum(row_squares, 0.0),
+        row_squares,
+        row_scaled_squares,
         row_counts,
         np.maximum(x_squares - 2.0 * crossed + fitted, 0.0),
         column_counts,
         means - intercept,
         np.bincount(place, weights=from_mean, minlength=d) + n_zeros * means**2,
     )
+
+
+def _sparse_row_squares(
+    matrix: Any, z: FloatArray, components: FloatArray, intercept: FloatArray
+) -> tuple[FloatArray, IntArray]:
+    log_likelihood, row_counts = row_log_likelihood(matrix, z, components, intercept, 1.0)
+    squares = -2.0 * log_likelihood - row_counts * np.log(2.0 * np.pi)
+    return np.maximum(squares, 0.0), row_counts
 
 
 def _correlation(products: FloatArray, sums: FloatArray, n: int) -> FloatArray:

@@ -117,6 +117,8 @@ def render_report(content: ReportContent, *, title: str | None = None) -> str:
         restarts=_restarts(content),
         returns=_returns(content),
         held_out=_held_out(content),
+        noise=_noise(content),
+        proven=_proven(content),
         matrix_features=MATRIX_FEATURES,
         came_back=CAME_BACK,
         in_part=IN_PART,
@@ -246,3 +248,48 @@ def _held_out(content: ReportContent) -> str | None:
             f"themselves spread by {wording.number(spread)}."
         )
     return said
+
+
+def _noise(content: ReportContent) -> str | None:
+    """The noise of the columns in words, if each has its own."""
+    noise = content.column_noise
+    if noise is None:
+        return None
+    if not noise.takes_part.any():
+        return "No column varies, so there is nothing to tell noise from."
+    levels = noise.noise[noise.takes_part]
+    low, high = wording.number(float(levels.min())), wording.number(float(levels.max()))
+    said = (
+        "Each column has a noise level of its own, in its own unit: a standard deviation of "
+        f"{f'{low} to {high}' if low != high else low}. What a column varies beyond it, features "
+        "explain."
+    )
+    if noise.hardly_varies.any():
+        said += (
+            f" {counted(int(noise.hardly_varies.sum()), 'column')} hardly varied, less than values "
+            "are rounded, and are not listed here."
+        )
+    if noise.constant.size:
+        names = [content.column_name(int(column)) for column in noise.constant]
+        said += (
+            f" {wording.capital(wording.named(names))} did not vary in what was fitted, and took "
+            "no part in it."
+        )
+    return said
+
+
+def _proven(content: ReportContent) -> str | None:
+    """How many rows have the best features that there are."""
+    share = content.proven
+    if share is None or not content.n_components:
+        return None
+    if share == 1:
+        return (
+            "In the last sweep of the fit every row's features were proven to be the best, the "
+            "patterns and all other rows being as they were."
+        )
+    return (
+        f"For {wording.percent(share)} of the rows the features were proven to be the best in the "
+        "last sweep of the fit, the patterns and all other rows being as they were; another "
+        "search might change some of the others."
+    )

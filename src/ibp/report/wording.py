@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from ibp.errors import counted
 from ibp.registry import CARDS, DEFAULT_METHOD
@@ -88,6 +91,17 @@ def number(value: float, digits: int = 3, *, padded: bool = False) -> str:
     return f"{value:.{digits - 1}e}"
 
 
+def level(value: Any, digits: int = 3) -> str:
+    """A number, or of one for each column the root mean square and the range."""
+    values = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    largest = float(np.max(values, initial=0.0))
+    if values.size < 2 or not largest > 0:
+        return number(float(values.sum()), digits)
+    mean = largest * math.sqrt(float(np.mean((values / largest) ** 2)))
+    low, high = number(float(values.min())), number(largest)
+    return number(mean, digits) if low == high else f"{number(mean)} (columns {low} to {high})"
+
+
 def seconds(value: float) -> str:
     """A duration."""
     if value < 1:
@@ -102,12 +116,16 @@ def seconds(value: float) -> str:
 
 def listed(features: Sequence[int]) -> str:
     """Some features by number, not too many: features 1, 4 and 7."""
-    named = [str(k) for k in features[:MOST_NAMED]]
-    if len(features) > MOST_NAMED:
-        named.append(f"{len(features) - MOST_NAMED} more")
-    if len(named) == 1:
-        return f"feature {named[0]}"
-    return f"features {', '.join(named[:-1])} and {named[-1]}"
+    which = "feature" if len(features) == 1 else "features"
+    return f"{which} {named([str(k) for k in features])}"
+
+
+def named(names: Sequence[str]) -> str:
+    """Some names, not too many: a, b and 7 more."""
+    shown = list(names[:MOST_NAMED])
+    if len(names) > MOST_NAMED:
+        shown.append(f"{len(names) - MOST_NAMED} more")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def capital(text: str) -> str:
@@ -128,6 +146,7 @@ class Facts:
     missing: float
     n_components: int
     real_codes: bool
+    own_noise: bool  # whether each column has a noise level of its own
     variance_explained: float
     features_per_row: float
     n_unused: int
@@ -206,8 +225,8 @@ def _about_features(facts: Facts) -> Iterator[Advice]:
         yield Advice(
             "do",
             "Try again with other settings",
-            "No feature explained enough to be worth its place. Check that the columns are on "
-            "one scale, give it more rows, or ask for a number of features.",
+            "No feature explained enough to be worth its place. Give it more rows, or ask for a "
+            f"number of features{_or_noise(facts)}.",
             _fit_again(facts, "--components 5 --restarts 5"),
         )
         return
@@ -225,6 +244,12 @@ def _about_features(facts: Facts) -> Iterator[Advice]:
             f"On in fewer than {FEW_ROWS} rows: more likely the oddity of a row than a "
             "pattern of the data.",
         )
+
+
+def _or_noise(facts: Facts) -> str:
+    if facts.own_noise:
+        return '; if all columns have one unit, one noise level for all (noise="shared") may do'
+    return ", and check that the columns are on one scale"
 
 
 def _about_the_fit(facts: Facts) -> Iterator[Advice]:

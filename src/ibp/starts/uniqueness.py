@@ -19,8 +19,8 @@ from ibp.starts.centred_matrix import AnyFloatArray, DenseMatrix, FloatArray, ca
 from ibp.starts.low_rank_filling import fill_missing
 from ibp.starts.principal_directions import principal_directions
 
-# Columns that the others are predicted from, and rows that each of them is worth.
-MOST_COLUMNS, ROWS_PER_COLUMN = 256, 10
+# Columns that are looked at, columns that these are predicted from, and rows that each is worth.
+COLUMNS_LOOKED_AT, MOST_COLUMNS, ROWS_PER_COLUMN = 400, 256, 10
 # No column has less noise than this part of its variance: it is an estimate, and divides.
 LEAST_SHARE = 1e-3
 # What is added to the variances of the predictors, as a part of them.
@@ -36,8 +36,11 @@ def directions_above_noise(
 ) -> int:
     """How many directions stand out of the noise, if every column has its own, but at most so many.
 
-    ``values`` are dense, NaN where missing.
+    ``values`` are dense, NaN where missing. Of many columns a part is looked at.
     """
+    n_columns = values.shape[1]
+    if n_columns > COLUMNS_LOOKED_AT:
+        values = values[:, np.sort(rng.permutation(n_columns)[:COLUMNS_LOOKED_AT])]
     noise = noise_of_columns(DenseMatrix(values, executor), rng)
     matrix = DenseMatrix((values / noise).astype(values.dtype, copy=False), executor)
     bound = min(max_components, matrix.free_order)

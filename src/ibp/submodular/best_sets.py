@@ -87,15 +87,19 @@ def offer(best_sets, n_found, value, alike):
     """
     chosen, values, heap = best_sets.chosen, best_sets.value, best_sets.heap
     candidate = best_sets.candidate
+    n_alike = 0  # mostly there are none, which is seen soonest without a branch
     for i in range(n_found):
-        if abs(values[i] - value) <= alike:
-            same = True
-            for k in range(candidate.shape[0]):
-                if chosen[i, k] != candidate[k]:
-                    same = False
-                    break
-            if same:
-                return n_found
+        n_alike += abs(values[i] - value) <= alike
+    if n_alike > 0:
+        for i in range(n_found):
+            if abs(values[i] - value) <= alike:
+                same = True
+                for k in range(candidate.shape[0]):
+                    if chosen[i, k] != candidate[k]:
+                        same = False
+                        break
+                if same:
+                    return n_found
     if n_found < heap.shape[0]:
         slot = n_found
         place = n_found

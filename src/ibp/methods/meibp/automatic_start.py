@@ -208,6 +208,7 @@ def extended(method: MEIBPMethod, trial: Trial, context: Context) -> StartingPoi
         optimizer=method.optimizer,
         thorough=method.row_start == "current",
         node_budget=TRIAL_BUDGET,
+        search_again=False,
     )
     assignments, _ = frozen.assign(observations, context.executor, should_stop=context.should_stop)
 

@@ -84,3 +84,8 @@ if (nFeatures) {
   more.addEventListener("click", drawMore);
   sort();
 }
+
+if (data.noise && data.image) {
+  const noise = floats(data.noise);
+  byId("noise-picture").append(picture("Noise of each pixel", noise, { kind: "sequential", low: 0, high: largest(noise) }).canvas);
+}
