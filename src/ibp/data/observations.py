@@ -42,6 +42,8 @@ SPARSE_PIECE_ROWS = 4096
 FAR_OFF = 8.0
 # Entries beyond which a start works on the numbers as they are stored.
 LARGE = 1 << 24
+# Units are rounded to one in so many parts for a start.
+START_STEPS = 2.0**16
 
 
 @dataclass(frozen=True)
@@ -284,7 +286,8 @@ class Observations:
     def in_memory(self) -> Any:
         """All rows for a start that needs them at once: an array, NaN where missing, or CSR.
 
-        If columns have units, centred and in these; only the columns that take part. A matrix that
+        If columns have units, centred and in these, both a little rounded; only the columns that
+        take part. A matrix that
         is not large is an array in double precision whatever it was, so that the same numbers have
         the same start.
         """
@@ -296,6 +299,10 @@ class Observations:
         if not self.has_units:
             return block
         centre, unit = (self.layout.restore(part)[columns] for part in (self.centre, self.unit))
+        # Sums over other storage differ in their last digits, which have no place in a start.
+        mantissa, exponent = np.frexp(unit)
+        unit = np.ldexp(np.rint(mantissa * START_STEPS) / START_STEPS, exponent)
+        centre = np.rint(centre / unit * START_STEPS) / START_STEPS * unit
         if columns.size < self.layout.n_columns:
             block = block[:, columns]
         if sparse.issparse(block):

@@ -16,14 +16,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from ibp.data.source import RowSource
+from ibp.data.source import RowSource, is_sparse
 from ibp.data.summary import Summary
 from ibp.parallel import ranges
 
 FloatArray = npt.NDArray[np.float64]
 
 # Rows that are looked at, spread over all.
-ROWS_LOOKED_AT, COLUMNS_AT_ONCE = 4096, 32
+ROWS_LOOKED_AT = 4096
+# What of them is read, and of how many columns gaps are measured, at a time.
+ROWS_AT_ONCE, COLUMNS_AT_ONCE = 256, 4
 # Values nearer to each other than this part of the column's range are one value, but for rounding.
 SAME_VALUE = 1e-6
 # What of a column's variation, in parts of its largest number, may be rounding.
@@ -69,26 +71,35 @@ def resolution(source: RowSource, summary: Summary) -> FloatArray:
     """
     n_rows = source.shape[0]
     step = -(-n_rows // ROWS_LOOKED_AT)
-    block = source.rows(slice(0, n_rows) if step == 1 else np.arange(0, n_rows, step))
-    ends = np.stack([summary.lowest, summary.highest]).astype(np.float64)
-    span = np.asarray(ends[1] - ends[0])
-    if sparse.issparse(block):
-        gaps = _smallest_gaps_of_stored(block, ends, SAME_VALUE * span)
+    ends = np.stack([summary.lowest, summary.highest])
+    span = np.asarray(ends[1].astype(np.float64) - ends[0])
+    if is_sparse(source):
+        block = source.rows(slice(0, n_rows) if step == 1 else np.arange(0, n_rows, step))
+        gaps = _smallest_gaps_of_stored(block, ends.astype(np.float64), SAME_VALUE * span)
     else:
-        gaps = np.full(source.shape[1], np.inf)
-        for columns in ranges(source.shape[1], COLUMNS_AT_ONCE):
-            gaps[columns] = _smallest_gaps(
-                np.concatenate([block[:, columns], ends[:, columns]]), SAME_VALUE * span[columns]
-            )
+        gaps = _smallest_gaps(_looked_at(source, step, ends), SAME_VALUE * span)
     return np.where(np.isfinite(gaps), gaps, 0.0)
 
 
-def _smallest_gaps(values: FloatArray, same: FloatArray) -> FloatArray:
-    """Of dense columns, those that are no more than rounding left out."""
+def _looked_at(source: RowSource, step: int, ends: FloatArray) -> npt.NDArray[np.floating]:
+    """Rows so far apart, read a few at a time, and the ends of the columns."""
+    chosen = np.arange(0, source.shape[0], step)
+    values = np.empty((chosen.size + 2, source.shape[1]), dtype=source.dtype)
+    for part in ranges(chosen.size, ROWS_AT_ONCE):
+        values[part] = source.rows(part if step == 1 else chosen[part])
+    values[-2:] = ends
+    return values
+
+
+def _smallest_gaps(values: npt.NDArray[np.floating], same: FloatArray) -> FloatArray:
+    """Of each column, whose values are put in order."""
     values.sort(axis=0)  # NaN come last, and make gaps of NaN
-    gaps = np.diff(values, axis=0)
-    gaps[~(gaps > same)] = np.inf
-    return np.asarray(gaps.min(axis=0))
+    smallest = np.full(values.shape[1], np.inf)
+    for columns in ranges(values.shape[1], COLUMNS_AT_ONCE):
+        gaps = np.diff(values[:, columns].astype(np.float64), axis=0)
+        gaps[~(gaps > same[columns])] = np.inf
+        smallest[columns] = gaps.min(axis=0)
+    return smallest
 
 
 def _smallest_gaps_of_stored(block: Any, ends: FloatArray, same: FloatArray) -> FloatArray:
