@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from ibp import MEIBP
-from ibp.data import Observations, summarize
+from ibp.data import ColumnUnits, Observations, as_source, summarize
+from ibp.data.units import rounding_variance
 from ibp.methods.context import Context
 from ibp.methods.meibp.method import MEIBPMethod
 from ibp.methods.meibp.random_start import RandomStart
-from ibp.model import Bound, Factors, GammaPosterior, Hyperparameters, Statistics
+from ibp.model import Bound, Factors, GammaPosterior, Hyperparameters, Known, Statistics
+from ibp.model.column_noise import ColumnHyperparameters, ColumnNoise, KnownColumns
 from ibp.model.ibp_prior import EQUIVALENCE_CLASSES
 from ibp.model.predictive import PredictiveTerms, log_density_of_row, predict_row
 
@@ -61,6 +63,32 @@ def random_hyperparameters(rng, learned, n_components=3, n_features=5, n_observe
     )
 
 
+def random_column_hyperparameters(rng, observations, learned, n_components=3):
+    """The same with noise of each column, in units of the columns."""
+    shape = observations.n_features
+    noise, factor = rng.uniform(0.2, 2, size=shape), rng.uniform(0.3, 2, size=shape)
+    alpha = float(rng.uniform(0.5, 4))
+    if not learned:
+        return ColumnHyperparameters(
+            KnownColumns(noise**-2.0), KnownColumns(factor**-2.0), Known(alpha)
+        )
+    start = GammaPosterior.starting_at
+    return ColumnHyperparameters(
+        ColumnNoise.starting_at(
+            noise**-2.0, observations.column_counts, rounding_variance(observations.resolution)
+        ),
+        start(float(np.mean(factor**-2.0)), (1.0, 1e-2), n_components * shape / 2),
+        start(alpha, (1.0, 1.0), n_components),
+    )
+
+
+def in_units(X, centre):
+    """Observations in units of the columns."""
+    summary = summarize(X)
+    units = ColumnUnits.of(as_source(X), summary, centre)
+    return Observations.from_summary(X, summary, centre=centre, units=units)
+
+
 def random_factors(rng, n_components, n_features):
     return Factors.from_parameters(
         rng.normal(size=(n_components, n_features)) * 2,
@@ -93,7 +121,15 @@ def plain(n_components=None, **settings):
 
 
 def make(
-    seed, missing="none", learned=False, n=25, d=6, k=5, intercept=False, **settings_of_method
+    seed,
+    missing="none",
+    learned=False,
+    n=25,
+    d=6,
+    k=5,
+    intercept=False,
+    by_column=False,
+    **settings_of_method,
 ):
     rng = np.random.default_rng(seed)
     X = random_data(rng, n, d, missing=missing)
@@ -101,10 +137,15 @@ def make(
         X += rng.normal(size=d) * 10.0 ** rng.integers(-1, 3)
         settings_of_method["intercept_std"] = float(10 * np.nanstd(X))
     summary = summarize(X)
-    observations = Observations.from_summary(
-        X, summary, centre=summary.means if intercept else None
-    )
-    hyper = random_hyperparameters(rng, learned, k, d, observations.n_observed)
+    centre = summary.means if intercept else None
+    if by_column:
+        scale = 10.0 ** rng.integers(-3, 4, size=d)
+        observations = in_units(X * scale, centre if centre is None else centre * scale)
+        settings_of_method["intercept_std"] = 10.0 if intercept else None
+        hyper = random_column_hyperparameters(rng, observations, learned, k)
+    else:
+        observations = Observations.from_summary(X, summary, centre=centre)
+        hyper = random_hyperparameters(rng, learned, k, d, observations.n_observed)
     classes = EQUIVALENCE_CLASSES[settings_of_method.pop("prior", "shifted")]
     method = MEIBPMethod(RandomStart(k), hyper, prior=classes, **settings_of_method)
     context = Context(observations, np.random.default_rng(seed + 1))
@@ -112,7 +153,7 @@ def make(
 
 
 def direct_bound(method, context, state):
-    """The bound from Z alone: statistics and equal columns computed anew."""
+    """The bound from Z alone, as it is reported: statistics and equal columns computed anew."""
     return (
         Bound(
             context.observations,
@@ -123,7 +164,7 @@ def direct_bound(method, context, state):
             state.intercept,
             columns=state.assignments.T,
         )
-        .evidence()
+        .evidence_in_data_units()
         .total
     )
 

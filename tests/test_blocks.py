@@ -30,10 +30,12 @@ from ibp.submodular.problem import NO_GROUP
 from problems import (
     assert_not_lower,
     direct_bound,
+    in_units,
     make,
     missing_kinds,
     priors,
     random_assignments,
+    random_column_hyperparameters,
     random_data,
     random_hyperparameters,
     seeds,
@@ -44,7 +46,16 @@ optimizers = st.sampled_from(sorted(OPTIMIZERS))
 
 
 def rough_state(
-    seed, missing="none", *, n=40, d=5, k=6, intercept=False, dtype=np.float64, **settings
+    seed,
+    missing="none",
+    *,
+    n=40,
+    d=5,
+    k=6,
+    intercept=False,
+    dtype=np.float64,
+    by_column=False,
+    **settings,
 ):
     """A state with singletons, equal columns and features that are about to die."""
     rng = np.random.default_rng(seed)
@@ -56,13 +67,16 @@ def rough_state(
     location = np.abs(rng.normal(size=(k, d))) * rng.choice([0.01, 0.3, 2.0], size=(k, 1))
     scale = rng.uniform(0.05, 0.5, size=(k, d))
     settings["prior"] = EQUIVALENCE_CLASSES[settings.pop("prior", "shifted")]
-    method = MEIBPMethod(
-        GivenStart(Z, location, scale), random_hyperparameters(rng, False, k, d), **settings
-    )
     summary = summarize(X)
-    observations = Observations.from_summary(
-        X, summary, centre=summary.means if intercept else None
-    )
+    centre = summary.means if intercept else None
+    if by_column:
+        observations = in_units(X, centre)
+        settings["intercept_std"] = 10.0 if intercept else None
+        hyper = random_column_hyperparameters(rng, observations, False, k)
+    else:
+        observations = Observations.from_summary(X, summary, centre=centre)
+        hyper = random_hyperparameters(rng, False, k, d)
+    method = MEIBPMethod(GivenStart(Z, location, scale), hyper, **settings)
     context = Context(observations, rng)
     state = method.init(context)
     state.n_sweeps = int(rng.integers(0, 8))  # with which the exact search's budget grows
@@ -84,11 +98,14 @@ def blocks_of(context, size):
     size=st.integers(5, 45),
     intercept=st.booleans(),
     shuffled=st.booleans(),
+    by_column=st.booleans(),
 )
 @settings(max_examples=100)
-def test_no_block_lowers_the_bound(seed, missing, prior, name, size, intercept, shuffled):
+def test_no_block_lowers_the_bound(
+    seed, missing, prior, name, size, intercept, shuffled, by_column
+):
     method, context, state = rough_state(
-        seed, missing, prior=prior, optimizer=name, intercept=intercept
+        seed, missing, prior=prior, optimizer=name, intercept=intercept, by_column=by_column
     )
     order = np.random.default_rng(seed).permutation(context.observations.n_samples)
     bound = direct_bound(method, context, state)
@@ -130,9 +147,12 @@ def test_no_block_lowers_the_bound(seed, missing, prior, name, size, intercept, 
     block=st.one_of(st.integers(2, 45), st.just("auto")),
     shuffle=st.booleans(),
     intercept=st.booleans(),
+    by_column=st.booleans(),
 )
 @settings(max_examples=60)
-def test_no_sweep_in_blocks_lowers_the_bound(seed, missing, prior, name, block, shuffle, intercept):
+def test_no_sweep_in_blocks_lowers_the_bound(
+    seed, missing, prior, name, block, shuffle, intercept, by_column
+):
     method, context, state = rough_state(
         seed,
         missing,
@@ -141,6 +161,7 @@ def test_no_sweep_in_blocks_lowers_the_bound(seed, missing, prior, name, block, 
         block_size=block,
         shuffle=shuffle,
         intercept=intercept,
+        by_column=by_column,
     )
     bound = direct_bound(method, context, state)
     for _ in range(6):

@@ -49,11 +49,20 @@ optimizers = st.sampled_from(sorted(OPTIMIZERS))
     learned=st.booleans(),
     name=optimizers,
     intercept=st.booleans(),
+    by_column=st.booleans(),
 )
 @settings(max_examples=60)
-def test_no_update_of_any_kind_lowers_the_bound(seed, missing, prior, learned, name, intercept):
+def test_no_update_of_any_kind_lowers_the_bound(
+    seed, missing, prior, learned, name, intercept, by_column
+):
     method, context, state = make(
-        seed, missing, learned, prior=prior, optimizer=name, intercept=intercept
+        seed,
+        missing,
+        learned,
+        prior=prior,
+        optimizer=name,
+        intercept=intercept,
+        by_column=by_column,
     )
     bound = direct_bound(method, context, state)
     for _ in range(3):
@@ -76,11 +85,19 @@ def test_no_update_of_any_kind_lowers_the_bound(seed, missing, prior, learned, n
         assert_not_lower(bound, after)
 
 
-@given(seed=seeds, missing=missing_kinds, prior=priors, block=st.integers(1, 3))
+@given(
+    seed=seeds,
+    missing=missing_kinds,
+    prior=priors,
+    block=st.integers(1, 3),
+    by_column=st.booleans(),
+)
 @settings(max_examples=60)
-def test_no_part_of_a_sweep_in_sequence_lowers_the_bound(seed, missing, prior, block):
+def test_no_part_of_a_sweep_in_sequence_lowers_the_bound(seed, missing, prior, block, by_column):
     # Here q(A) and the intercept are refreshed within the compiled sweep.
-    method, context, state = make(seed, missing, prior=prior, block_size=block, intercept=True)
+    method, context, state = make(
+        seed, missing, prior=prior, block_size=block, intercept=True, by_column=by_column
+    )
     n_samples = context.observations.n_samples
     rows = np.arange(n_samples)
     bound = direct_bound(method, context, state)
@@ -144,9 +161,12 @@ def test_statistics_stay_those_of_the_assignments(seed, missing, prior, name, bl
     block=st.one_of(st.integers(1, 30), st.just("auto")),
     shuffle=st.booleans(),
     intercept=st.booleans(),
+    by_column=st.booleans(),
 )
 @settings(max_examples=100)
-def test_no_sweep_lowers_the_bound(seed, missing, prior, learned, name, block, shuffle, intercept):
+def test_no_sweep_lowers_the_bound(
+    seed, missing, prior, learned, name, block, shuffle, intercept, by_column
+):
     method, context, state = make(
         seed,
         missing,
@@ -156,6 +176,7 @@ def test_no_sweep_lowers_the_bound(seed, missing, prior, learned, name, block, s
         block_size=block,
         shuffle=shuffle,
         intercept=intercept,
+        by_column=by_column,
     )
     bound = method.report(context, state, 0).evidence
     for _ in range(6):
