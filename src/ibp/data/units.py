@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from ibp.data.source import RowSource, is_sparse
 from ibp.data.summary import Summary
