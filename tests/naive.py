@@ -71,10 +71,12 @@ def evidence(
 ):
     """The bound for known hyperparameters, entry by entry. Factor arrays are K x D.
 
+    ``noise_std`` and ``factor_std`` are numbers or have one for each of the D columns.
     ``offset`` and ``offset_variance`` are the D means and variances of q(b), if there is one.
     """
     if offset is None:
         offset = offset_variance = np.zeros(X.shape[1])
+    noise_std, factor_std = (np.broadcast_to(std, X.shape[1]) for std in (noise_std, factor_std))
     active = [k for k in range(Z.shape[1]) if Z[:, k].any()]
     likelihood = 0.0
     for n, d in itertools.product(range(X.shape[0]), range(X.shape[1])):
@@ -84,9 +86,11 @@ def evidence(
         expected = sum(mean[k, d] for k in on)
         variance = sum(second_moment[k, d] - mean[k, d] ** 2 for k in on)
         error = (X[n, d] - offset[d] - expected) ** 2 + variance + offset_variance[d]
-        likelihood += -0.5 * math.log(2 * math.pi * noise_std**2) - error / (2 * noise_std**2)
+        variance = noise_std[d] ** 2
+        likelihood += -0.5 * math.log(2 * math.pi * variance) - error / (2 * variance)
     factor_prior = sum(
-        0.5 * math.log(2 / (math.pi * factor_std**2)) - second_moment[k, d] / (2 * factor_std**2)
+        0.5 * math.log(2 / (math.pi * factor_std[d] ** 2))
+        - second_moment[k, d] / (2 * factor_std[d] ** 2)
         for k in active
         for d in range(X.shape[1])
     )

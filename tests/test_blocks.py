@@ -371,7 +371,7 @@ def digest(model, X):
         model.history_["evidence"],
         model.history_["proven"],
         model.history_["train_log_likelihood"],
-        np.array([model.evidence_, model.noise_std_, model.factor_std_, model.alpha_]),
+        np.hstack([model.evidence_, model.noise_std_, model.factor_std_, model.alpha_]),
         model.transform(X),
         model.confidence(X),
         model.score_samples(X),
@@ -398,7 +398,10 @@ def kinds_of_data():
     }
 
 
-@pytest.mark.parametrize("changes", [{}, {"init": "random", "block_size": 64}])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"init": "random", "block_size": 64}, {"noise": "shared", "block_size": 64}],
+)
 @pytest.mark.parametrize("kind", kinds_of_data())
 def test_threads_change_no_bit(monkeypatch, kind, changes):
     # Small pieces, so that there is something to share.
@@ -479,18 +482,22 @@ def test_sweeps_in_single_precision_do_not_lower_the_bound(seed, missing, prior,
         bound = after
 
 
+@pytest.mark.parametrize("noise", ["per_column", "shared"])
 @pytest.mark.parametrize("kind", ["single", "single, missing"])
 @pytest.mark.parametrize("init", ["spectral", "random"])
-def test_single_precision_is_close_to_double(kind, init):
+def test_single_precision_is_close_to_double(kind, init, noise):
     X = kinds_of_data()[kind]
-    settings = {"init": init, "random_state": 0, "tol": 0}
+    settings = {"init": init, "noise": noise, "random_state": 0, "tol": 0}
     single = MEIBP(6, **settings).fit(X)
     double = MEIBP(6, **settings).fit(X.astype(np.float64))
     assert single.n_components_ >= 5
     np.testing.assert_array_equal(single.assignments_, double.assignments_)
     np.testing.assert_allclose(single.components_, double.components_, rtol=1e-3, atol=1e-4)
     assert single.evidence_ == pytest.approx(double.evidence_, rel=1e-5)
-    assert single.noise_std_ == pytest.approx(double.noise_std_, rel=1e-5)
+    # A fit ends when the bound moves little. At its top that leaves a level the more freedom the
+    # fewer entries it has, and here a column has a thirtieth of them.
+    rtol = 1e-5 if noise == "shared" else 1e-4
+    np.testing.assert_allclose(single.noise_std_, double.noise_std_, rtol=rtol)
     assert single.components_.dtype == np.float64
     steps = np.diff(single.history_["evidence"])
     assert (steps >= -1e-6 * np.abs(single.evidence_)).all()

@@ -273,24 +273,49 @@ def planted(seed=0, n=150, d=12, k=3, noise=0.15):
     return Z, A, Z @ A + rng.normal(0.0, noise, size=(n, d))
 
 
-def test_without_an_intercept_the_model_is_the_papers():
-    _, _, X = planted()
-    X = X - X.min()
-    model = MEIBP(5, fit_intercept=False, learn_hyperparameters=False, random_state=0).fit(X)
-    assert model.intercept_.tolist() == [0.0] * 12
-    assert model.evidence_parts_["intercept"] == 0.0
-    entropies = truncated_normal.entropy(model.factor_location_, model.factor_scale_)
-    expected = naive.evidence(
-        X,
+def units_of(X, centre, noise):
+    """The units of the columns with noise of each, by their definition; else ones."""
+    if noise == "shared":
+        return np.ones(X.shape[1])
+    squares = np.nanmean((X - centre) ** 2, axis=0)
+    gap = np.nanmin(np.diff(np.sort(X, axis=0), axis=0), axis=0)
+    return np.sqrt(squares + gap**2 / 12)
+
+
+def parts_of_the_bound(model, X, unit, **intercept):
+    """The parts of a fitted model's bound without the intercept's, by the equations.
+
+    They are those of the data in units of the columns, but for a likelihood in the data's own.
+    """
+    mean, std = model.components_ / unit, model.components_std_ / unit
+    likelihood, *others = naive.evidence(
+        X / unit,
         model.assignments_,
-        model.components_,
-        model.components_**2 + model.components_std_**2,
-        entropies,
-        noise_std=model.noise_std_,
-        factor_std=model.factor_std_,
+        mean,
+        mean**2 + std**2,
+        truncated_normal.entropy(model.factor_location_ / unit, model.factor_scale_ / unit),
+        noise_std=model.noise_std_ / unit,
+        factor_std=model.factor_std_ / unit,
         alpha=3.0,
         prior="shifted",
+        **intercept,
     )
+    return likelihood - (~np.isnan(X)).sum(axis=0) @ np.log(unit), *others
+
+
+@pytest.mark.parametrize("noise", ["per_column", "shared"])
+def test_without_an_intercept_the_model_is_the_papers(noise):
+    _, _, X = planted()
+    X = X - X.min()
+    settings = {"fit_intercept": False, "learn_hyperparameters": False, "noise": noise}
+    model = MEIBP(5, **settings, random_state=0).fit(X)
+    assert model.intercept_.tolist() == [0.0] * 12
+    assert model.evidence_parts_["intercept"] == 0.0
+    unit = units_of(X, 0.0, noise)
+    if noise == "per_column":
+        np.testing.assert_allclose(model.noise_std_, 0.75 * unit, rtol=1e-9)
+        np.testing.assert_allclose(model.factor_std_, 0.75 * unit, rtol=1e-9)
+    expected = parts_of_the_bound(model, X, unit)
     found = list(model.evidence_parts_.values())
     np.testing.assert_allclose(found, (*expected, 0.0, 0.0), rtol=1e-9)
     np.testing.assert_allclose(
@@ -298,33 +323,31 @@ def test_without_an_intercept_the_model_is_the_papers():
     )
 
 
+@pytest.mark.parametrize("noise", ["per_column", "shared"])
 @pytest.mark.parametrize("missing", [0.0, 0.2])
-def test_the_fitted_bound_is_that_of_the_equations(missing):
+def test_the_fitted_bound_is_that_of_the_equations(missing, noise):
     _, _, X = planted()
     rng = np.random.default_rng(1)
     X[rng.random(X.shape) < missing] = np.nan
     X -= np.nanmean(X, axis=0) + 7.0  # so that the spread is the same within columns and over all
-    model = MEIBP(5, learn_hyperparameters=False, noise_std=0.2, factor_std=1.0, random_state=0)
-    model.fit(X)
-    prior_std = 10.0 * np.nanstd(X)
+    noise_std, factor_std = 0.2, 1.0
+    if noise == "per_column":
+        noise_std, factor_std = np.geomspace(0.1, 0.4, 12), np.linspace(0.5, 2.0, 12)
+    settings = {"learn_hyperparameters": False, "noise": noise, "random_state": 0}
+    model = MEIBP(5, noise_std=noise_std, factor_std=factor_std, **settings).fit(X)
+    np.testing.assert_allclose(model.noise_std_, noise_std, rtol=1e-12)
+    np.testing.assert_allclose(model.factor_std_, factor_std, rtol=1e-12)
+    means = np.nanmean(X, axis=0)
+    unit = units_of(X, means, noise)
+    prior_std = 10.0 * (np.full(12, np.nanstd(X)) if noise == "shared" else unit)
     n_observed = (~np.isnan(X)).sum(axis=0)
-    variance = 1.0 / (n_observed / 0.2**2 + prior_std**-2)
-    expected = naive.evidence(
-        X,
-        model.assignments_,
-        model.components_,
-        model.components_**2 + model.components_std_**2,
-        truncated_normal.entropy(model.factor_location_, model.factor_scale_),
-        noise_std=0.2,
-        factor_std=1.0,
-        alpha=3.0,
-        prior="shifted",
-        offset=model.intercept_,
-        offset_variance=variance,
+    variance = 1.0 / (n_observed / np.square(noise_std) + prior_std**-2)
+    expected = parts_of_the_bound(
+        model, X, unit, offset=model.intercept_ / unit, offset_variance=variance / unit**2
     )
     divergence = sum(
-        naive.gaussian_divergence(b, np.sqrt(v), centre, prior_std)
-        for b, v, centre in zip(model.intercept_, variance, np.nanmean(X, axis=0), strict=True)
+        naive.gaussian_divergence(b, np.sqrt(v), centre, width)
+        for b, v, centre, width in zip(model.intercept_, variance, means, prior_std, strict=True)
     )
     found = list(model.evidence_parts_.values())
     np.testing.assert_allclose(found, (*expected, -divergence, 0.0), rtol=1e-7)
@@ -353,8 +376,8 @@ def assert_same_but_for_the_offset(one, other, offset, rtol=1e-6):
 def test_one_offset_for_all_columns_changes_nothing_else(start, size, missing):
     _, _, X = planted()
     X[np.random.default_rng(1).random(X.shape) < missing] = np.nan
-    one = MEIBP(**STARTS[start], random_state=0).fit(X)
-    other = MEIBP(**STARTS[start], random_state=0).fit(X + size)
+    one = MEIBP(**STARTS[start], noise="shared", random_state=0).fit(X)
+    other = MEIBP(**STARTS[start], noise="shared", random_state=0).fit(X + size)
     assert one.n_components_ >= 3
     assert_same_but_for_the_offset(one, other, size)
     np.testing.assert_allclose(one.components_, other.components_, rtol=1e-6, atol=1e-6)
@@ -373,6 +396,23 @@ def test_offsets_of_the_columns_change_nothing_else(start, size, missing):
     offset = rng.normal(size=12) * size
     one = MEIBP(**STARTS[start], random_state=0).fit(X)
     other = MEIBP(**STARTS[start], random_state=0).fit(X + offset)
+    assert one.n_components_ >= 3
+    assert_same_but_for_the_offset(one, other, offset, rtol=1e-8)
+    np.testing.assert_allclose(one.components_, other.components_, rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(one.components_std_, other.components_std_, rtol=1e-6)
+    np.testing.assert_allclose(other.intercept_ - offset, one.intercept_, rtol=1e-8, atol=1e-8)
+    assert other.evidence_ == pytest.approx(one.evidence_, rel=1e-8)
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("size", [1.0, 30.0, 1e4])
+def test_with_shared_noise_they_change_little_else(start, size):
+    _, _, X = planted()
+    rng = np.random.default_rng(1)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    offset = rng.normal(size=12) * size
+    one = MEIBP(**STARTS[start], noise="shared", random_state=0).fit(X)
+    other = MEIBP(**STARTS[start], noise="shared", random_state=0).fit(X + offset)
     # The prior of b is as wide as ten standard deviations of all entries, offsets among them; the
     # wider it is the less it pulls at b. (Features of a poor start may share what one could
     # explain, and then only their sum is told by the data.)
@@ -395,7 +435,8 @@ def test_features_are_found_beside_large_offsets(dtype):
     order = [found.index(column.tobytes()) for column in np.ascontiguousarray(Z.T)]
     np.testing.assert_allclose(model.components_[order], A, atol=0.15)
     np.testing.assert_allclose(model.intercept_, offset, rtol=1e-3, atol=0.1)
-    assert model.noise_std_ == pytest.approx(0.2, rel=0.1)
+    np.testing.assert_allclose(model.noise_std_, 0.2, rtol=4 / np.sqrt(2 * 150))
+    assert np.sqrt(np.mean(model.noise_std_**2)) == pytest.approx(0.2, rel=0.1)
 
 
 def test_the_zero_minimum_shift_does_not_matter():
@@ -432,7 +473,7 @@ def test_methods_use_it(model):
     off = codes.sum(axis=1) == 0
     assert off.sum() > 200
     spread = model.noise_std_ / np.sqrt(off.sum())
-    assert np.abs(draws[off].mean(axis=0) - model.intercept_).max() < 6 * spread
+    assert (np.abs(draws[off].mean(axis=0) - model.intercept_) < 6 * spread).all()
 
 
 def test_transform_is_that_of_the_model_without_on_data_less_it(model):

@@ -24,13 +24,14 @@ ARRAYS = (
     "feature_counts_",
     "intercept_",
 )
+# Of each column, or of all: arrays of the file, or numbers in its header.
+BY_COLUMN = ("noise_std_", "factor_std_")
 SCALARS = (
     "n_components_",
     "n_features_in_",
     "n_samples_fit_",
     "alpha_",
-    "noise_std_",
-    "factor_std_",
+    *BY_COLUMN,
     "evidence_",
     "n_iter_",
     "converged_",
@@ -63,11 +64,27 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def saved(model, tmp_path_factory):
-    """The bytes of a saved model."""
+def shared_model():
+    """A model with one noise level for all columns, as the only ones once were."""
+    return MEIBP(4, noise="shared", noise_std=0.3, random_state=0).fit(make_data())
+
+
+def bytes_of(model, tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "model.ibp"
     model.save(path)
     return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def saved(model, tmp_path_factory):
+    """The bytes of a saved model."""
+    return bytes_of(model, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def saved_shared(shared_model, tmp_path_factory):
+    """The bytes of a saved model with shared noise."""
+    return bytes_of(shared_model, tmp_path_factory)
 
 
 def difference(one, other):
@@ -118,14 +135,18 @@ def rewrite(saved, directory, *, change_header=None, change_arrays=None, raw_hea
 # Round trips
 
 
+@pytest.mark.parametrize("kind", ["model", "shared_model"])
 @pytest.mark.parametrize("as_string", [True, False])
-def test_round_trip_is_bit_identical(model, tmp_path, as_string):
+def test_round_trip_is_bit_identical(request, tmp_path, kind, as_string):
+    model = request.getfixturevalue(kind)
     path = tmp_path / "model.with.dots and spaces é"
     model.save(str(path) if as_string else path)
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
     loaded = ibp.load(str(path) if as_string else path)
     assert difference(model, loaded) is None
     assert loaded.assignments_.dtype == np.uint8
+    for name in BY_COLUMN:
+        assert np.shape(getattr(loaded, name)) == ((5,) if kind == "model" else ())
     assert loaded.get_params() == model.get_params()
     new = make_data(20, seed=5)
     np.testing.assert_array_equal(loaded.transform(new), model.transform(new))
@@ -271,6 +292,29 @@ def test_plain_parameters_are_kept(tmp_path):
     np.testing.assert_array_equal(refitted.components_, fitted.components_)
 
 
+def test_numbers_of_each_column_as_parameters_are_kept(tmp_path):
+    noise_std, factor_std = np.linspace(0.2, 0.4, 5), np.linspace(1.0, 2.0, 5)
+    fitted = MEIBP(4, noise_std=noise_std, factor_std=factor_std, random_state=0).fit(make_data())
+    fitted.save(tmp_path / "model")
+    loaded = ibp.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.noise_std, noise_std)
+    np.testing.assert_array_equal(loaded.factor_std, factor_std)
+    refitted = clone(loaded).fit(make_data())
+    np.testing.assert_array_equal(refitted.components_, fitted.components_)
+    np.testing.assert_array_equal(refitted.noise_std_, fitted.noise_std_)
+
+
+def test_a_model_with_a_column_that_does_not_vary(tmp_path):
+    data = make_data()
+    data[:, 2] = 3.0
+    fitted = MEIBP(4, random_state=0).fit(data)
+    fitted.save(tmp_path / "model")
+    loaded = ibp.load(tmp_path / "model")
+    assert difference(fitted, loaded) is None
+    np.testing.assert_array_equal(loaded.transform(data), fitted.transform(data))
+    assert loaded.score(data) == fitted.score(data)
+
+
 def test_other_parameters_fall_back_to_their_defaults(tmp_path):
     data = make_data()
     rng = np.random.default_rng(0)
@@ -322,8 +366,11 @@ def test_file_is_a_plain_archive(model, saved, tmp_path):
     assert packed.shape == (45, 1)
     header = json.loads(arrays["header"].tobytes().decode("utf-8"))
     assert header["format"] == "ibp-model"
-    assert header["version"] == 3
+    assert header["version"] == VERSION == 4
     assert header["class"] == "MEIBP"
+    for name in BY_COLUMN:
+        assert arrays[name].shape == (5,)
+        assert name not in header["scalars"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX permissions")
@@ -487,7 +534,9 @@ def test_flipped_bits_in_the_directory_of_the_archive(model, saved, tmp_path):
     assert harm_from_flips(model, saved, tmp_path, flips) == {}
 
 
-@pytest.mark.parametrize("member", ["history_evidence", "history_n_changed", "components_"])
+@pytest.mark.parametrize(
+    "member", ["history_evidence", "history_n_changed", "components_", "noise_std_"]
+)
 def test_flipped_bits_in_the_description_of_an_array(model, saved, tmp_path, member):
     # A shape made smaller leaves bytes unread, and with them the checksum unchecked.
     start = saved.index(f"{member}.npy".encode())
@@ -580,18 +629,18 @@ def test_newer_version(saved, tmp_path, version):
         ibp.load(path)
 
 
-def test_the_first_version_had_no_intercept(saved, tmp_path):
+def test_the_first_version_had_no_intercept(saved_shared, tmp_path):
     def change_header(header):
         header["version"] = 1
         header["evidence_parts"].pop("intercept")
         header["history"].remove("proven")
-        for name in ("fit_intercept", "block_size", "n_jobs"):
+        for name in ("fit_intercept", "noise", "block_size", "n_jobs"):
             del header["parameters"][name]
 
     def change_arrays(arrays):
         del arrays["intercept_"], arrays["history_proven"]
 
-    path = rewrite(saved, tmp_path, change_header=change_header, change_arrays=change_arrays)
+    path = rewrite(saved_shared, tmp_path, change_header=change_header, change_arrays=change_arrays)
     loaded = ibp.load(path)
     assert loaded.intercept_.tolist() == [0.0] * 5
     assert loaded.intercept_.dtype == np.float64
@@ -601,20 +650,22 @@ def test_the_first_version_had_no_intercept(saved, tmp_path):
     loaded.save(tmp_path / "again")
     assert difference(loaded, ibp.load(tmp_path / "again")) is None
     # What a file does not name has its default, but a model without an intercept was not fitted
-    # with one.
+    # with one, nor with noise of each column.
     assert loaded.fit_intercept is False
+    assert loaded.noise == "shared"
 
 
-def test_the_second_version_knew_nothing_of_restarts(saved, tmp_path):
+def test_the_second_version_knew_nothing_of_restarts(saved_shared, tmp_path):
     def change_header(header):
         header["version"] = 2
+        del header["parameters"]["noise"]
         del header["notes"], header["scalars"]["ending_"], header["scalars"]["restart_kept_"]
 
     def change_arrays(arrays):
         for name in ("evidence", "n_components", "similarity"):
             del arrays[f"restart_{name}_"]
 
-    path = rewrite(saved, tmp_path, change_header=change_header, change_arrays=change_arrays)
+    path = rewrite(saved_shared, tmp_path, change_header=change_header, change_arrays=change_arrays)
     loaded = ibp.load(path)
     assert loaded.ending_ == ("converged" if loaded.converged_ else "max_iter")
     assert loaded.notes_ == {} and loaded.restart_kept_ == 0
@@ -623,6 +674,29 @@ def test_the_second_version_knew_nothing_of_restarts(saved, tmp_path):
     assert (loaded.restart_similarity_ == np.ones((1, loaded.n_components_))).all()
     loaded.save(tmp_path / "again")
     assert difference(loaded, ibp.load(tmp_path / "again")) is None
+
+
+def test_the_third_version_knew_one_noise_for_all_columns_only(
+    shared_model, saved_shared, tmp_path
+):
+    def change_header(header):
+        header["version"] = 3
+        del header["parameters"]["noise"]
+
+    loaded = ibp.load(rewrite(saved_shared, tmp_path, change_header=change_header))
+    assert loaded.noise == "shared"
+    assert type(loaded.noise_std_) is type(loaded.factor_std_) is float
+    assert difference(shared_model, loaded) is None
+    refitted = clone(loaded).fit(make_data())
+    np.testing.assert_array_equal(refitted.components_, shared_model.components_)
+
+
+def test_the_third_version_of_a_model_that_has_no_choice_of_noise(tmp_path):
+    fitted = ibp.FiniteVIBP(3, random_state=0).fit(make_data())
+    fitted.save(tmp_path / "model")
+    saved = (tmp_path / "model").read_bytes()
+    path = rewrite(saved, tmp_path, change_header=lambda h: h.update(version=3))
+    assert difference(fitted, ibp.load(path)) is None
 
 
 @pytest.mark.parametrize("kept", [-1, 1, 99])
@@ -687,12 +761,12 @@ def test_missing_header_entry(saved, tmp_path, key):
 
 
 @pytest.mark.parametrize("key", SCALARS)
-def test_missing_scalar(saved, tmp_path, key):
+def test_missing_scalar(saved_shared, tmp_path, key):
     with pytest.raises(ModelFileError):
-        ibp.load(rewrite(saved, tmp_path, change_header=lambda h: h["scalars"].pop(key)))
+        ibp.load(rewrite(saved_shared, tmp_path, change_header=lambda h: h["scalars"].pop(key)))
 
 
-@pytest.mark.parametrize("key", [*ARRAYS, "history_evidence", "header"])
+@pytest.mark.parametrize("key", [*ARRAYS, *BY_COLUMN, "history_evidence", "header"])
 def test_missing_array(saved, tmp_path, key):
     with pytest.raises(ModelFileError):
         ibp.load(rewrite(saved, tmp_path, change_arrays=lambda a: a.pop(key)))
@@ -753,9 +827,12 @@ def test_wrong_header_entry(saved, tmp_path, change):
     ],
     ids=repr,
 )
-def test_wrong_scalar(saved, tmp_path, change):
+def test_wrong_scalar(saved_shared, tmp_path, change):
+    def change_header(header):
+        header["scalars"].update(change)
+
     with pytest.raises(ModelFileError):
-        ibp.load(rewrite(saved, tmp_path, change_header=lambda h: h["scalars"].update(change)))
+        ibp.load(rewrite(saved_shared, tmp_path, change_header=change_header))
 
 
 def problem_of(path):
@@ -765,17 +842,42 @@ def problem_of(path):
     return str(caught.value)
 
 
-def test_numbers_that_no_fit_gives(saved, tmp_path):
+def test_numbers_that_no_fit_gives(saved_shared, tmp_path):
     def with_value(**values):
-        return rewrite(saved, tmp_path, change_header=lambda h: h["scalars"].update(values))
+        return rewrite(saved_shared, tmp_path, change_header=lambda h: h["scalars"].update(values))
 
     for value in (0.0, -0.3, float("nan")):
         assert "noise_std_ is" in problem_of(with_value(noise_std_=value))
     for version in (0, -1):
-        path = rewrite(saved, tmp_path, change_header=lambda h, v=version: h.update(version=v))
+        change = {"version": version}
+        path = rewrite(saved_shared, tmp_path, change_header=lambda h, c=change: h.update(c))
         assert f"impossible format version {version}" in problem_of(path)
     loaded = ibp.load(with_value(alpha_=2))  # as other programs write a whole number
     assert loaded.alpha_ == 2.0 and type(loaded.alpha_) is float
+
+
+@pytest.mark.parametrize("name", BY_COLUMN)
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda a: a[:-1], "is float64 of shape (4,), not float64 of (5,)"),
+        (lambda a: a[:1], "is float64 of shape (1,), not float64 of (5,)"),
+        (lambda a: a[:, None], "is float64 of shape (5, 1), not float64 of (5,)"),
+        (lambda a: a.sum(), "is float64 of shape (), not float64 of (5,)"),
+        (lambda a: a.astype(np.float32), "is float32 of shape (5,), not float64 of (5,)"),
+        (lambda a: a * (np.arange(5) != 3), "which is not positive"),
+        (lambda a: a * np.where(np.arange(5) == 3, -1.0, 1.0), "has negative entries"),
+        (lambda a: np.where(np.arange(5) == 3, np.nan, a), "has entries that are not finite"),
+        (lambda a: np.where(np.arange(5) == 3, np.inf, a), "has entries that are not finite"),
+    ],
+)
+def test_noise_of_the_columns_that_no_fit_gives(saved, tmp_path, name, change, problem):
+    def change_arrays(arrays):
+        arrays[name] = np.asarray(change(arrays[name]))
+
+    told = problem_of(rewrite(saved, tmp_path, change_arrays=change_arrays))
+    assert f"{name} " in told
+    assert problem in told
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def warn_about_data(
             f"The variances of X's columns differ by a factor of {ratio:.0e} (largest in {PLACE})"
             ". One noise level serves all columns, so the large ones will decide the fit",
             "If they are in different units, divide each by its standard deviation or maximum, "
-            'or let each have its own, as MEIBP(noise="per_column") does',
+            'or let each have its own noise level where the estimator has noise="per_column"',
             columns=[int(np.argmax(variances))],
             names=_get_feature_names(X),
         )

@@ -42,8 +42,8 @@ SPARSE_PIECE_ROWS = 4096
 FAR_OFF = 8.0
 # Entries beyond which a start works on the numbers as they are stored.
 LARGE = 1 << 24
-# Units are rounded to one in so many parts for a start.
-START_STEPS = 2.0**16
+# A start sees numbers in units of the columns to one in so many parts.
+START_STEPS = 2.0**20
 
 
 @dataclass(frozen=True)
@@ -286,10 +286,10 @@ class Observations:
     def in_memory(self) -> Any:
         """All rows for a start that needs them at once: an array, NaN where missing, or CSR.
 
-        If columns have units, centred and in these, both a little rounded; only the columns that
-        take part. A matrix that
-        is not large is an array in double precision whatever it was, so that the same numbers have
-        the same start.
+        If columns have units, centred and in these, and rounded a little: the last digits differ
+        with storage and units, and have no place in a start; only the columns that take part. A
+        matrix that is not large is an array in double precision whatever it was, so that the same
+        numbers have the same start.
         """
         block = all_rows(self.source)
         columns = np.sort(self.layout.column_order)
@@ -299,16 +299,15 @@ class Observations:
         if not self.has_units:
             return block
         centre, unit = (self.layout.restore(part)[columns] for part in (self.centre, self.unit))
-        # Sums over other storage differ in their last digits, which have no place in a start.
-        mantissa, exponent = np.frexp(unit)
-        unit = np.ldexp(np.rint(mantissa * START_STEPS) / START_STEPS, exponent)
-        centre = np.rint(centre / unit * START_STEPS) / START_STEPS * unit
         if columns.size < self.layout.n_columns:
             block = block[:, columns]
         if sparse.issparse(block):
             return block.multiply(1.0 / unit).tocsr().astype(block.dtype)
         scaled = block - centre.astype(block.dtype)
         scaled /= unit.astype(block.dtype)
+        scaled *= block.dtype.type(START_STEPS)
+        np.rint(scaled, out=scaled)
+        scaled /= block.dtype.type(START_STEPS)
         return scaled
 
     def missing_entries(self, rows: Any) -> tuple[IntArray, IntArray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
@@ -347,8 +346,8 @@ default="exact"
                 setattr(self, f"{name}_", from_layout(values, fill=pooled))
         else:
             self._keep_hyperparameters(state.hyperparameters)
-        evidence = method.evidence(context, state)
-        evidence = replace(evidence, likelihood=evidence.likelihood - observations.log_units)
+        bound = method.bound(context, state, state.entropies(context))
+        evidence = bound.evidence_in_data_units()
         self.evidence_ = float(evidence.total)
         self.evidence_parts_ = {name: float(value) for name, value in vars(evidence).items()}
 

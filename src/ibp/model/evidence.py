@@ -147,6 +147,11 @@ class Bound:
             hyperparameters=-hyperparameters.divergence(),
         )
 
+    def evidence_in_data_units(self) -> Evidence:
+        """The same, its likelihood being that of the data in their own units."""
+        evidence = self.evidence()
+        return replace(evidence, likelihood=evidence.likelihood - self.observations.log_units)
+
     def updated_hyperparameters(self) -> Any:
         """Where the bound is highest, everything else unchanged."""
         active = self.active

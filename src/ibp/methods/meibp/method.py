@@ -123,7 +123,7 @@ class MEIBPMethod:
         """The bound and the training likelihood of a state, in the data's units."""
         bound = self.bound(context, state, state.entropies(context))
         return SweepRecord(
-            evidence=bound.evidence().total - context.observations.log_units,
+            evidence=bound.evidence_in_data_units().total,
             n_components=state.n_components,
             n_changed=n_changed,
             proven=n_proven / max(context.observations.n_samples, 1),
