@@ -114,7 +114,8 @@ def test_attributes_have_the_shapes_that_they_should(fitted, name):
     k = model.n_components_
     assert model.components_.shape == (k, d)
     assert model.intercept_.shape == (d,)
-    assert model.noise_std_ > 0
+    assert np.shape(model.noise_std_) == ((d,) if name == "meibp" else ())
+    assert np.all(model.noise_std_ > 0)
     assert np.isfinite(model.evidence_)
     assert model.n_iter_ == len(model.history_["evidence"]) > 0
     assert all(len(values) == model.n_iter_ for values in model.history_.values())

@@ -10,7 +10,10 @@ from scipy.optimize import linear_sum_assignment
 from ibp.blas import single_threaded_blas
 from ibp.datasets import make_binary_factors, make_block_images
 from ibp.parallel import Threads
+from ibp.starts.centred_matrix import DenseMatrix
+from ibp.starts.low_rank_filling import fill_missing
 from ibp.starts.spectral import SpectralCodes, spectral_codes
+from ibp.starts.uniqueness import directions_above_noise, noise_of_columns
 
 
 def find(values, n_components=None, *, seed=0, n_jobs=1, max_components=60, **options):
@@ -266,3 +269,31 @@ def test_noiseless_features_are_exact():
     assert codes.n_above_edge == 4
     assert bits_right(codes, truth) == 1.0
     assert codes.separation.min() > 0.99
+
+
+@pytest.mark.parametrize("pattern", [0.0, 0.05, 0.3, "block"])
+@pytest.mark.parametrize("spread", [1.0, 100.0])
+def test_directions_are_counted_if_every_column_has_its_own_noise(pattern, spread):
+    rng = np.random.default_rng(1)
+    factors = rng.gamma(1.0, size=(6, 60)) * (rng.random((6, 60)) < 0.4)
+    noise = 0.4 * np.exp(rng.uniform(-0.5, 0.5, size=60) * np.log(spread))
+    X = (rng.random((1000, 6)) < 0.3) @ factors + noise * rng.normal(size=(1000, 60))
+    X = hide((X - X.mean(axis=0)) / X.std(axis=0), pattern)
+    with single_threaded_blas():
+        found = directions_above_noise(X, 40, rng, Threads(1), lambda: False)
+    assert found == 6
+
+
+def test_noise_of_columns_is_about_what_the_others_tell():
+    rng = np.random.default_rng(0)
+    noise = np.linspace(0.2, 0.6, 40)
+    X = (rng.random((3000, 3)) < 0.5) @ rng.uniform(1.0, 3.0, size=(3, 40))
+    X += noise * rng.normal(size=X.shape)
+    for values in (X, hide(X, 0.2)):
+        with single_threaded_blas():
+            matrix = DenseMatrix(values, Threads(1))
+            if matrix.has_missing:
+                fill_missing(matrix, 10, rng, lambda: False)
+            found = noise_of_columns(matrix, rng)
+        # A little more: the columns that tell of it have noise themselves.
+        assert ((found > 0.95 * noise) & (found < 1.3 * noise)).all()

@@ -154,7 +154,7 @@ def _look_at(source: RowSource, rows: slice) -> tuple[ColumnMoments, npt.NDArray
     """Moments of some rows, and what is missing in them, if anything is.
 
     Sums are of differences from one observed entry of each column, which are as small as the data
-    allow: in single precision the mean of a large offset would otherwise lose digits.
+    allow, and in double precision: numbers in single precision have the same moments as in double.
     """
     block = source.rows(rows)
     n_rows, n_columns = block.shape
@@ -168,12 +168,11 @@ def _look_at(source: RowSource, rows: slice) -> tuple[ColumnMoments, npt.NDArray
         base = np.where(counts > 0, first, block.dtype.type(0))
         filled = np.where(missing, base, block)
     lowest, highest = (filled.min(axis=0).astype(float), filled.max(axis=0).astype(float))
-    if block.dtype != np.float64 and not squares_fit(max(-lowest.min(), highest.max())):
-        filled, base = filled.astype(np.float64), base.astype(np.float64)
+    filled, base = filled.astype(np.float64, copy=False), base.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):  # infinities are reported later
         difference = filled - base
-        shift = difference.sum(axis=0).astype(np.float64) / np.maximum(counts, 1)
-        squares = np.einsum("nd,nd->d", difference, difference).astype(np.float64)
+        shift = difference.sum(axis=0) / np.maximum(counts, 1)
+        squares = np.einsum("nd,nd->d", difference, difference)
         squares = np.maximum(squares - counts * shift**2, 0.0)
     lowest, highest = (np.where(counts > 0, bound, np.nan) for bound in (lowest, highest))
     moments = ColumnMoments(counts, base + shift, squares, lowest, highest)

@@ -15,7 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ibp.parallel import Executor
-from ibp.starts.centred_matrix import AnyFloatArray, DenseMatrix, FloatArray, call
+from ibp.starts.centred_matrix import (
+    AnyFloatArray,
+    DenseMatrix,
+    FloatArray,
+    add_up,
+    call,
+    column_squares,
+)
 from ibp.starts.low_rank_filling import fill_missing
 from ibp.starts.principal_directions import principal_directions
 
@@ -41,7 +48,10 @@ def directions_above_noise(
     n_columns = values.shape[1]
     if n_columns > COLUMNS_LOOKED_AT:
         values = values[:, np.sort(rng.permutation(n_columns)[:COLUMNS_LOOKED_AT])]
-    noise = noise_of_columns(DenseMatrix(values, executor), rng)
+    matrix = DenseMatrix(values, executor)
+    if matrix.has_missing and min(max_components, matrix.free_order) > 0:
+        fill_missing(matrix, min(max_components, matrix.free_order), rng, should_stop)
+    noise = noise_of_columns(matrix, rng)
     matrix = DenseMatrix((values / noise).astype(values.dtype, copy=False), executor)
     bound = min(max_components, matrix.free_order)
     if bound < 1:
@@ -54,7 +64,9 @@ def directions_above_noise(
 def noise_of_columns(matrix: DenseMatrix, rng: np.random.Generator) -> FloatArray:
     """Standard deviation of each column about what other columns tell of it.
 
-    Moments are means over the rows that have both entries. In columns that do not vary it is one.
+    What is missing has been filled in, or is at the mean of its column: with moments over the pairs
+    that are both observed some columns would seem to be told by others that they have no more to do
+    with than any. In columns that do not vary it is one.
     """
     most = min(MOST_COLUMNS, matrix.n_rows // ROWS_PER_COLUMN)
     columns = np.sort(rng.permutation(matrix.n_columns)[:most])
@@ -70,34 +82,21 @@ def noise_of_columns(matrix: DenseMatrix, rng: np.random.Generator) -> FloatArra
         # Of the predictors themselves, about what the others tell.
         noise[columns] = 1.0 / np.maximum(np.diagonal(inverse), 1e-300)
     noise = np.clip(noise, LEAST_SHARE * variances, variances)
+    noise /= np.maximum(matrix.observed_share, 1.0 / matrix.n_rows)  # what is filled in has none
     return np.where(noise > 0, np.sqrt(noise), 1.0)
 
 
 def _moments(matrix: DenseMatrix, columns: npt.NDArray[np.intp]) -> FloatArray:
     """Covariances of some columns with all."""
 
-    def products(rows: slice) -> tuple[FloatArray, FloatArray | None]:
+    def products(rows: slice) -> FloatArray:
         block = matrix.block(rows)
-        if not matrix.has_missing:
-            return block[:, columns].T @ block, None
-        seen = (~np.isnan(matrix.entries[rows])).astype(block.dtype)
-        return block[:, columns].T @ block, seen[:, columns].T @ seen
+        return np.asarray(block[:, columns].T @ block)
 
-    total = np.zeros((columns.size, matrix.n_columns))
-    pairs = np.zeros_like(total) if matrix.has_missing else np.full_like(total, matrix.n_rows)
-    for product, both in matrix.executor.map(call, products, matrix.rows):
-        total += product
-        if both is not None:
-            pairs += both
-    return np.asarray(total / np.maximum(pairs, 1.0))
+    pieces = matrix.executor.map(call, products, matrix.rows)
+    return add_up(pieces, columns.size, matrix.n_columns) / matrix.n_rows
 
 
 def _variances(matrix: DenseMatrix) -> FloatArray:
-    """Variances of what is observed of each column."""
-
-    def squares(rows: slice) -> FloatArray:
-        block = matrix.block(rows)
-        return np.asarray(np.einsum("nd,nd->d", block, block))
-
-    total = matrix.sum_over_rows(squares)
-    return np.asarray(total / np.maximum(matrix.observed_share * matrix.n_rows, 1.0))
+    """Variances of all columns."""
+    return matrix.sum_over_rows(lambda rows: column_squares(matrix.block(rows))) / matrix.n_rows
