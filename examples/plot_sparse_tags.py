@@ -39,10 +39,11 @@ print(f"{X.shape[0]} photographs, {X.shape[1]} tags, {X.nnz / np.prod(X.shape):.
 # %%
 # How many topics?
 # ----------------
-# The model's noise is Gaussian and tags are zeros and ones, so its evidence is not to be trusted
-# with their number: it would go on until every tag is a feature of its own, which explains all and
-# says nothing. What topics are good for is to guess tags from other tags, so hide some entries and
-# see how well they are predicted. Entries that are not stored are zeros; a stored NaN is missing.
+# A feature for every tag would explain all and say nothing. It does not pay: a tag is recorded as
+# zero or one, and the model takes that resolution for what it is, so that a column is worth no more
+# than what it tells. So the evidence can be asked for the number of topics. To see that it is right,
+# hide some entries and ask how well they are predicted. Entries that are not stored are zeros; a
+# stored NaN is missing.
 
 places = rng.choice(np.prod(X.shape), np.prod(X.shape) // 20, replace=False)
 seen = X.toarray()
@@ -68,11 +69,11 @@ for ax, (label, values) in zip(axes, curves.items(), strict=True):
 # %%
 # The topics
 # ----------
-# Held-out tags are predicted best by five features. Here they are, fitted to all that there is:
+# Both rise up to five features, and more are not taken. Here they are, fitted to all that there is:
 # the names of the columns where a feature is largest. The label of each is its number and the part
 # of the photographs that have it.
 
-model = MEIBP(limits[int(np.argmax(held_out))], random_state=0).fit(X)
+model = MEIBP(random_state=0).fit(X)
 axes = plots.features(model, feature_names=tags)
 
 # %%
