@@ -41,9 +41,9 @@ print(f"{X.shape[0]} photographs, {X.shape[1]} tags, {X.nnz / np.prod(X.shape):.
 # ----------------
 # A feature for every tag would explain all and say nothing. It does not pay: a tag is recorded as
 # zero or one, and the model takes that resolution for what it is, so that a column is worth no more
-# than what it tells. So the evidence can be asked for the number of topics. To see that it is right,
-# hide some entries and ask how well they are predicted. Entries that are not stored are zeros; a
-# stored NaN is missing.
+# than what it tells. So the evidence can be asked for the number of topics. To see whether it is
+# right, hide some entries and ask how well they are predicted. Entries that are not stored are
+# zeros; a stored NaN is missing.
 
 places = rng.choice(np.prod(X.shape), np.prod(X.shape) // 20, replace=False)
 seen = X.toarray()
