@@ -369,10 +369,16 @@ def training_codes_of(
     if codes.shape[0] != n_rows or model.n_samples_fit_ != n_rows or recorded.size == 0:
         return None
     total, count, digits = 0.0, 0, SAME_DATA
+    components, intercept, noise_std = model.components_, model.intercept_, model.noise_std_
+    takes_part: Any = slice(None)
+    if np.ndim(noise_std):  # of which columns that do not vary are no part
+        takes_part = np.flatnonzero(model.resolution_ > 0)
+        components, intercept = components[:, takes_part], intercept[takes_part]
+        noise_std = noise_std[takes_part]
     for rows, matrix in blocks:
         with np.errstate(over="ignore", invalid="ignore"):  # of data that will be refused
             sums, counts = row_log_likelihood(
-                matrix, codes[rows], model.components_, model.intercept_, model.noise_std_
+                matrix[:, takes_part], codes[rows], components, intercept, noise_std
             )
         total, count = total + float(sums.sum()), count + int(counts.sum())
         if matrix.dtype == np.float32:

@@ -151,6 +151,7 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
     parameters = {k: v for k, v in header["parameters"].items() if k in known}
     if header["version"] < 4 and "noise" in known:  # which knew no other
         parameters["noise"] = "shared"
+        header["scalars"].setdefault("resolution_", 0.0)
     if header["version"] == 1:  # which knew no intercept
         parameters["fit_intercept"] = False
         header["evidence_parts"].setdefault("intercept", 0.0)
@@ -178,7 +179,7 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
         if not saved.negative and (arrays[name] < 0).any():
             raise ValueError(f"{name} has negative entries")
         setattr(model, name, arrays[name])
-    for name in ("noise_std_", *by_column):
+    for name in {"noise_std_", *by_column} - {"resolution_"}:
         if not np.all(getattr(model, name) > 0):
             raise ValueError(f"{name} is {getattr(model, name)}, which is not positive")
     model._restore_more(arrays)

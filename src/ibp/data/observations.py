@@ -230,15 +230,18 @@ class Observations:
         form_of_pattern = np.full(n_patterns, -1, dtype=np.int64)
         form_of_pattern[COMPLETE] = 0
         missing = [np.empty(0, dtype=np.int64)]
-        if n_patterns > 1:
+        if self.complete:  # but for columns that take no part
+            form_of_pattern[:] = 0
+        elif n_patterns > 1:
             pattern = self.row_pattern
             n_rows = np.bincount(pattern[pattern >= 0], minlength=n_patterns)
             n_rows[COMPLETE] = 0
             common = np.argsort(-n_rows, kind="stable")[: MOST_FORMS - 1]
             for number in common[n_rows[common] >= ROWS_FOR_A_FORM]:
-                form_of_pattern[number] = len(missing)
                 row = int(np.argmax(pattern == number))
-                missing.append(self.missing_entries(slice(row, row + 1))[1])
+                positions = self.missing_entries(slice(row, row + 1))[1]
+                form_of_pattern[number] = len(missing) if positions.size else 0
+                missing += [positions] if positions.size else []
         return SharedPatterns(form_of_pattern, missing)
 
     @cached_property

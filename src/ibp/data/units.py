@@ -27,6 +27,8 @@ ROWS_LOOKED_AT = 4096
 ROWS_AT_ONCE, COLUMNS_AT_ONCE = 256, 4
 # Values nearer to each other than this part of the column's range are one value, but for rounding.
 SAME_VALUE = 1e-6
+# Of columns with fewer values, the rarest do not count if they are no more than this part.
+MOST_VALUES, RARE = 64, 0.01
 # What of a column's variation, in parts of its largest number, may be rounding.
 ROUNDING = 1e-14
 
@@ -53,6 +55,8 @@ class ColumnUnits:
         squares = summary.variances + np.where(summary.counts > 0, summary.means - about, 0.0) ** 2
         magnitude = np.fmax(np.abs(summary.lowest), np.abs(summary.highest))
         gap = resolution(source, summary)
+        if centre is None:  # a column that is always the same has something to explain
+            gap = np.where((gap == 0.0) & (magnitude > 0.0), magnitude, gap)
         varies = np.sqrt(squares) > ROUNDING * magnitude
         return cls(np.where(varies, np.sqrt(squares + rounding_variance(gap)), 0.0), gap)
 
@@ -63,7 +67,7 @@ def rounding_variance(resolution: FloatArray) -> FloatArray:
 
 
 def resolution(source: RowSource, summary: Summary) -> FloatArray:
-    """The smallest gap between two values of each column, in the user's order and units.
+    """The smallest gap between two common values of each column, in the user's order and units.
 
     Of columns that do not vary 0. In large data it is that of some rows, together with the
     smallest and the largest value of all: a gap that these do not show is rare.
@@ -95,26 +99,63 @@ def _smallest_gaps(values: npt.NDArray[np.floating], same: FloatArray) -> FloatA
     values.sort(axis=0)  # NaN come last, and make gaps of NaN
     smallest = np.full(values.shape[1], np.inf)
     for columns in ranges(values.shape[1], COLUMNS_AT_ONCE):
-        gaps = np.diff(values[:, columns].astype(np.float64), axis=0)
+        part = values[:, columns].astype(np.float64)
+        gaps = np.diff(part, axis=0)
         gaps[~(gaps > same[columns])] = np.inf
-        smallest[columns] = gaps.min(axis=0)
+        found = gaps.min(axis=0)
+        few = np.flatnonzero(np.isfinite(gaps).sum(axis=0) < MOST_VALUES)
+        column, row = np.nonzero(~np.isnan(part[:, few]).T)
+        own = _gaps_of_common_values(column, part[row, few[column]], same[columns][few], few.size)
+        found[few] = own
+        smallest[columns] = found
     return smallest
 
 
 def _smallest_gaps_of_stored(block: Any, ends: FloatArray, same: FloatArray) -> FloatArray:
     """Of the values that are stored, the ends of the columns, and zero where it is not stored."""
-    n_columns = block.shape[1]
+    n_rows, n_columns = block.shape
     numbers = np.arange(n_columns)
     stored = np.bincount(block.indices, minlength=n_columns)
-    with_zero = numbers[stored < block.shape[0]]
-    column = np.concatenate([block.indices, numbers, numbers, with_zero])
-    value = np.concatenate([block.data, ends[0], ends[1], np.zeros(with_zero.size)])
-    kept = ~np.isnan(value)
-    column, value = column[kept], value[kept].astype(np.float64)
+    column = np.concatenate([block.indices, numbers, numbers, numbers])
+    value = np.concatenate([block.data, ends[0], ends[1], np.zeros(n_columns)])
+    count = np.concatenate([np.ones(block.data.size + 2 * n_columns), n_rows - stored])
+    kept = ~np.isnan(value) & (count > 0)
+    column, value, count = column[kept], value[kept].astype(np.float64), count[kept]
     order = np.lexsort((value, column))
-    column, value = column[order], value[order]
-    gap = np.diff(value)
-    told = (column[1:] == column[:-1]) & (gap > same[column[1:]])
+    return _gaps_of_common_values(column[order], value[order], same, n_columns, count[order])
+
+
+def _gaps_of_common_values(
+    column: npt.NDArray[np.intp],
+    value: FloatArray,
+    same: FloatArray,
+    n_columns: int,
+    count: FloatArray | None = None,
+) -> FloatArray:
+    """The smallest gap between values of a column, in order, the rarest ones left out.
+
+    A few odd values, as of a row that was filled in, say nothing of how the others were recorded:
+    those that together are at most a ``RARE`` part of a column do not count, if two remain.
+    """
+    first = np.ones(value.size, dtype=bool)
+    first[1:] = (column[1:] != column[:-1]) | (np.diff(value) > same[column[1:]])
+    start = np.flatnonzero(first)
+    sizes = np.add.reduceat(count, start) if count is not None else np.diff([*start, value.size])
+    column, value = column[start], value[start]
+    total = np.bincount(column, weights=sizes, minlength=n_columns)
+    order = np.lexsort((sizes, column))
+    running = np.cumsum(sizes[order])
+    begins = np.flatnonzero(np.diff(column[order], prepend=-1))
+    before = np.repeat(running[begins] - sizes[order][begins], np.diff([*begins, order.size]))
+    rare = np.empty(order.size, dtype=bool)
+    rare[order] = running - before <= RARE * total[column[order]]
+    commonest = np.full(n_columns, np.inf)
+    np.minimum.at(commonest, column[~rare], sizes[~rare])
+    rare &= sizes < commonest[column]
+    n_left = np.bincount(column[~rare], minlength=n_columns)
+    kept = ~rare | (n_left[column] < 2)
+    column, value = column[kept], value[kept]
     smallest = np.full(n_columns, np.inf)
-    np.minimum.at(smallest, column[1:][told], gap[told])
+    told = column[1:] == column[:-1]
+    np.minimum.at(smallest, column[1:][told], np.diff(value)[told])
     return smallest

@@ -222,6 +222,10 @@ class HardAssignmentModel(BinaryFeatureModel):
         with self._executor() as executor:
             return self._frozen(**known).assign(observations, executor, with_losses=with_losses)
 
+    def _predictive_std(self) -> Any:
+        """The spread of recorded values about predictions, where that is not ``noise_std_``."""
+        return None
+
     def _frozen(self, **known: Any) -> FrozenModel:
         """What places new rows; what is ``known`` takes the place of own attributes."""
         from ibp.methods.meibp.assign import FrozenModel  # compiled code: loaded when it is needed
@@ -232,6 +236,7 @@ class HardAssignmentModel(BinaryFeatureModel):
             "offset": self.intercept_,
             "counts": self.feature_counts_,
             "noise_std": self.noise_std_,
+            "predictive_std": self._predictive_std(),
         }
         return FrozenModel(
             **(own | known),

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ibp.data import Observations
 from ibp.data.units import rounding_variance
-from ibp.errors import InvalidValueError
+from ibp.errors import InvalidTypeError, InvalidValueError
 from ibp.model.column_noise import ColumnHyperparameters, ColumnNoise, KnownColumns
 from ibp.model.hyperparameters import GammaPosterior, Hyperparameters, Known
 
@@ -108,7 +108,10 @@ def _standard_deviations(estimator: Any, name: str, observations: Observations) 
         if layout.n_features == 0:
             raise _constant(estimator, name, observations)
         return np.full(layout.n_features, DEFAULT_STD_FRACTION)
-    values = np.asarray(given, dtype=np.float64)
+    try:
+        values = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidTypeError(f"{name} must be a number, or one for each column") from None
     if values.ndim > 0 and values.shape != (layout.n_columns,):
         raise InvalidValueError(
             f"{name} has the shape {values.shape}, but X has {layout.n_columns} columns",

@@ -11,6 +11,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ibp.data import ColumnUnits, Observations, RowSource, Summary
+from ibp.data.units import rounding_variance
 from ibp.errors import InvalidValueError
 from ibp.estimators.binary import HardAssignmentModel
 from ibp.estimators.fitting import init_constraint, keep_parameters
@@ -132,7 +133,12 @@ default="exact"
     noise_std_, factor_std_ : ndarray of shape (n_features,)
         Standard deviations of the noise and scales of the factors' prior in the units of the
         columns, learned or as given; numbers with shared noise. A column that does not vary takes
-        no part in the fit, and has the root mean square of the others' here.
+        no part in the fit, and has the root mean square of the others' here. Learned noise of a
+        column holds what its values were rounded by twice, as they were recorded and as the bound
+        counts it; predictions count it once.
+    resolution_ : ndarray of shape (n_features,)
+        The smallest gap between common values of each column, 0 where it does not vary; 0 with
+        shared noise, which does not ask.
     evidence_ : float
         The evidence lower bound.
     evidence_parts_ : dict
@@ -204,7 +210,8 @@ default="exact"
             "shuffle": ["boolean"],
         }
     )
-    saved_by_column: ClassVar[tuple[str, ...]] = ("noise_std_", "factor_std_")
+    saved_by_column: ClassVar[tuple[str, ...]] = ("noise_std_", "factor_std_", "resolution_")
+    saved_values: ClassVar[dict[str, type]] = {"resolution_": float}
     saved_arrays: ClassVar[dict[str, SavedArray]] = {
         "factor_location_": SavedArray(np.float64, "KD"),
         "factor_scale_": SavedArray(np.float64, "KD", negative=False),
@@ -338,7 +345,9 @@ default="exact"
         self.factor_scale_ = from_layout(state.factors.scale * unit, fill=SMALLEST_STD)
         self.assignments_ = state.assignments
         self.feature_counts_ = state.statistics.counts
+        self.resolution_: Any = 0.0
         if observations.has_units:
+            self.resolution_ = from_layout(observations.resolution * unit)
             self.alpha_ = float(state.hyperparameters.alpha.mean)
             for name in ("noise_std", "factor_std"):
                 values = getattr(state.hyperparameters, name) * unit
@@ -350,6 +359,12 @@ default="exact"
         evidence = bound.evidence_in_data_units()
         self.evidence_ = float(evidence.total)
         self.evidence_parts_ = {name: float(value) for name, value in vars(evidence).items()}
+
+    def _predictive_std(self) -> Any:
+        if np.ndim(self.resolution_) == 0 or not self.learn_hyperparameters:
+            return None
+        rounding = rounding_variance(self.resolution_)
+        return np.sqrt(np.maximum(self.noise_std_**2 - rounding, rounding))
 
     def _draw_factors(self, rng: np.random.Generator) -> npt.NDArray[np.float64]:
         """Draw factors from q(A)."""

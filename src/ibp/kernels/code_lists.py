@@ -111,9 +111,11 @@ def list_codes(products, log_odds, forms, searches, columns, gaps, chosen, listi
         terms = Terms(linear, form.quadratic, group, group_values)
         start_marginals(terms, chosen[i], marginals)
         value = value_from_marginals(terms, chosen[i], marginals)
-        n_found, best, all_proven[i] = list_best_sets(
+        n_found, _, all_proven[i] = list_best_sets(
             terms, prepared, chosen[i], value, best_sets, limits, space
         )
+        # Not the value that the search says: of huge numbers, rounding makes several of one.
+        best = best_sets.value[:n_found].max()
         if limits.stop_when_full and is_full(best_sets, n_found, best, limits.margin):
             move_codes(terms, best_sets.chosen, listing.uniforms, marginals)
         if start[i] + n_found > codes.shape[0]:

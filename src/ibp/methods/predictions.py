@@ -73,7 +73,8 @@ class MixturePrediction:
         self, work: Any, source: RowSource, hidden_from: RowSource | None
     ) -> Iterator[tuple[slice, Any]]:
         model, n_columns = self.model, source.shape[1]
-        noise_std = np.broadcast_to(np.asarray(model.noise_std, dtype=np.float64), n_columns)
+        spread = model.noise_std if model.predictive_std is None else model.predictive_std
+        noise_std = np.broadcast_to(np.asarray(spread, dtype=np.float64), n_columns)
         terms = PredictiveTerms(
             np.ascontiguousarray(model.mean.T),
             np.ascontiguousarray(model.variance.T),

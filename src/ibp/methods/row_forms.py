@@ -100,7 +100,10 @@ class RowForms:
 
     def for_rows(self, rows: Any) -> IntArray:
         """The forms of some rows, made if they were not yet; -1 for a row's own."""
-        form_of_row = self.patterns.forms_of(self.observations.row_pattern[rows])
+        pattern = self.observations.row_pattern[rows]
+        if self.observations.complete:
+            return np.zeros(pattern.size, dtype=np.int64)
+        form_of_row = self.patterns.forms_of(pattern)
         self.make(np.unique(form_of_row))
         return form_of_row
 

@@ -8,7 +8,7 @@ worth a fixed ``SHARE`` of a column's n_d entries, at a variance v that all colu
     1 / v = sum_d n_d E[tau_d] / sum_d n_d
 
 E_d is the expected squared error of the column. Each update is where the bound is highest, the rest
-unchanged; so the variance 1 / E[tau_d] is never below a share of v, however many rows there are.
+unchanged; the variance 1 / E[tau_d] is never below a share of v, however many rows there are.
 
 That alone would not keep a feature from copying a column of few values, a tag or a pixel that is
 nearly always black: its error goes to zero, and the density of its entries would rise without end.
@@ -160,7 +160,9 @@ class ColumnNoise:
         """The same levels for columns in another order, with other numbers of entries."""
         prior_shape, prior_rate = self.prior_shape[order], self.prior_rate[order]
         if self.pooled:
-            prior_shape = np.asarray(0.5 * SHARE * n_observed, dtype=np.float64)
+            # Some of the rows may have no entry of a column.
+            entries = np.maximum(n_observed, 1)
+            prior_shape = np.asarray(0.5 * SHARE * entries, dtype=np.float64)
             prior_rate = prior_shape * self.level
         shape = prior_shape + 0.5 * n_observed
         return replace(

@@ -20,7 +20,6 @@ import numpy.typing as npt
 
 from ibp.blas import single_threaded_blas
 from ibp.data import Observations
-from ibp.data.observations import PIECE_ROWS
 from ibp.kernels.block_rows import improve_rows
 from ibp.kernels.code_lists import CodeLists, Listing, list_codes
 from ibp.kernels.records import Outcome
@@ -50,6 +49,8 @@ MOST_CODES, CODES_AROUND, NODES_OF_A_LIST = 512, 256, 20
 # where next to no row is proven, 20% and 30% of the rows end lower than in the fit without it, and
 # less than 1% with it; half a millisecond each.
 SECOND_CODES = 128
+# Rows whose lists are in memory together.
+ROWS_WITH_LISTS = 32
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ class FrozenModel:
     thorough: bool
     node_budget: int
     search_again: bool = True  # for rows whose optimum is not proven
+    # Of recorded values about what is predicted, if that is not the noise that rows are placed by.
+    predictive_std: float | FloatArray | None = None
 
     def assign(
         self,
@@ -143,7 +146,7 @@ class FrozenModel:
             return found
         with single_threaded_blas():
             task = self.task(observations)
-            pieces = ranges(n_rows, PIECE_ROWS)
+            pieces = ranges(n_rows, ROWS_WITH_LISTS)
             for rows, share in zip(
                 pieces, executor.map(probabilities_piece, task, pieces), strict=True
             ):
