@@ -406,9 +406,9 @@ def test_columns_that_do_not_vary_take_no_part():
     wide = np.insert(X, [3, 7], [5.0, 0.0], axis=1)
     one, other = fitted(X), fitted(wide)
     assert_array_equal(other.assignments_, one.assignments_)
-    assert other.evidence_ == one.evidence_
+    assert other.evidence_ == pytest.approx(one.evidence_, rel=1e-9)
     constant = [3, 8]
-    assert_array_equal(np.delete(other.noise_std_, constant), one.noise_std_)
+    assert_allclose(np.delete(other.noise_std_, constant), one.noise_std_, rtol=1e-6)
     assert_allclose(other.noise_std_[constant], np.sqrt(np.mean(one.noise_std_**2)))
     assert_array_equal(other.components_[:, constant], 0.0)
     assert_array_equal(other.intercept_[constant], [5.0, 0.0])
