@@ -19,7 +19,8 @@ from scipy.special import digamma, gammaln
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-# One number or row of numbers per column of Z, the same for equal columns.
+# Per column of Z a small number, as `column_names` gives them, or a row of numbers of any kind, such
+# as hashes: the same for equal columns.
 ColumnNames = npt.NDArray[Any]
 
 
@@ -135,6 +136,9 @@ class LeftOrderedClasses(EquivalenceClasses):
         """K_h of the distinct columns, and for each column the number of those equal to it."""
         if columns is None:
             raise ValueError("the left-ordered form needs to know which columns are equal")
+        if columns.ndim == 1:
+            counts = np.bincount(columns)  # zeros among them add nothing to the sum of ln K_h!
+            return counts, counts[columns]
         _, inverse, counts = np.unique(columns, axis=0, return_inverse=True, return_counts=True)
         return counts, counts[inverse.ravel()]
 
