@@ -24,9 +24,9 @@ from ibp.parallel import Executor, Threads
 
 StateT = TypeVar("StateT")
 Ending = Literal["converged", "max_iter", "time_limit", "callback", "interrupted"]
-# The fields of a record that are numbers, and the types of their arrays in the history.
-DTYPES = {float: np.float64, int: np.int64}
-NUMBERS = {
+# The fields of a record that are numbers or words, and the types of their arrays in the history.
+DTYPES: dict[type, Any] = {float: np.float64, int: np.int64, str: np.str_}
+RECORDED = {
     name: DTYPES[kind] for name, kind in get_type_hints(SweepRecord).items() if kind in DTYPES
 }
 
@@ -75,7 +75,7 @@ class History:
         """Return plain arrays by name, with one entry per sweep."""
         arrays: dict[str, npt.NDArray[Any]] = {
             name: np.array([getattr(sweep, name) for sweep in self.sweeps], dtype=dtype)
-            for name, dtype in NUMBERS.items()
+            for name, dtype in RECORDED.items()
         }
         arrays["seconds"] = np.array(self.seconds, dtype=np.float64)
         for name in self.sweeps[0].values if self.sweeps else ():
@@ -106,6 +106,9 @@ class Observer:
 
     def sweep_begins(self) -> None:
         """Hear that a sweep begins."""
+
+    def trying(self, what: str) -> None:
+        """Hear what is about to be tried within a sweep: the name of a move."""
 
     def sweep_ended(self, progress: Progress) -> bool:
         """Hear that a sweep has ended, and return True to end the fit."""
@@ -227,11 +230,16 @@ class _Fit(Generic[StateT]):
         """Whether the user or the time limit asks for an end."""
         return self.interruption.requested or self.stopwatch.expired()
 
+    def announce(self, what: str) -> None:
+        """Tell all who watch what is about to be tried."""
+        for observer in self.observers:
+            observer.trying(what)
+
     def run_once(self, restart: int, rng: np.random.Generator) -> Run[StateT]:
         """Run the method from one start."""
         for observer in self.observers:
             observer.restart_begins()
-        context = Context(self.observations, rng, self.executor, self.should_stop)
+        context = Context(self.observations, rng, self.executor, self.should_stop, self.announce)
         state = self.method.init(context)
         initial = self.method.report(context, state)
         history = History()
@@ -260,9 +268,10 @@ class _Fit(Generic[StateT]):
                 return so_far("interrupted")
             if self.stopwatch.expired():
                 return so_far("time_limit")
-            if sweep.finished or stopping.converged(
+            at_end = stopping.converged(
                 self.observations, self.method.climbs, initial, history.sweeps, self.tol
-            ):
+            )
+            if sweep.finished or (at_end and not sweep.unfinished):
                 return so_far("converged")
         return so_far("max_iter")
 

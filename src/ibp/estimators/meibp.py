@@ -192,6 +192,7 @@ default="exact"
     noise: Literal["per_column", "shared"]
     block_size: int | Literal["auto"]
     shuffle: bool
+    moves: bool
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = (
         HardAssignmentModel._parameter_constraints
@@ -208,6 +209,7 @@ default="exact"
             "init": init_constraint("spectral", "random"),
             "block_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
             "shuffle": ["boolean"],
+            "moves": ["boolean"],
         }
     )
     saved_by_column: ClassVar[tuple[str, ...]] = ("noise_std_", "factor_std_", "resolution_")
@@ -235,7 +237,8 @@ default="exact"
         init: Any = "spectral",
         block_size: int | Literal["auto"] = "auto",
         shuffle: bool = False,
-        max_iter: int = 200,
+        moves: bool = True,
+        max_iter: int = 1000,
         tol: float = 1e-3,
         n_init: int = 1,
         time_limit: float | None = None,
@@ -276,6 +279,8 @@ default="exact"
             "row_start": "empty",
             "init": "random",
             "block_size": 1,
+            "moves": False,
+            "max_iter": 200,
             "tol": 1e-4,
         }
         return cls(n_components, **(settings | changes))
@@ -320,6 +325,9 @@ default="exact"
             block_size=self.block_size if self.block_size == "auto" else int(self.block_size),
             shuffle=bool(self.shuffle),
             node_budget=int(self.node_budget),
+            moves=bool(self.moves),
+            limit=None if self.n_components is None else int(self.n_components),
+            tol=float(self.tol),
         )
 
     def _units(self, source: RowSource, summary: Summary, centre: Any) -> ColumnUnits | None:

@@ -53,15 +53,6 @@ def subtract_combination(target, coefficients, rows, skip, start, stop):
             target[d] -= c0 * r0[d]
 
 
-@inlined
-def all_equal(numbers):
-    """Whether all numbers are the same."""
-    for number in numbers:
-        if number != numbers[0]:
-            return False
-    return True
-
-
 @kernel
 def update_factors(
     sums, group_start, narrow, intercept, noise_precision, factor_precision, factors, space
@@ -81,7 +72,7 @@ def update_factors(
     residual, by_column = space.residual, space.by_column
     n_components, n_features = cross.shape
     n_groups = group_start.shape[0] - 1
-    uniform = all_equal(noise_precision) and all_equal(factor_precision)
+    uniform = np.ptp(noise_precision) == 0.0 and np.ptp(factor_precision) == 0.0
     if narrow:
         for k in range(n_components):
             for d in range(n_features):

@@ -29,8 +29,14 @@ class SweepRecord:
     proven : float
         Fraction of the rows whose optimum was proven, against the factors and counts that it was
         sought with; 0 for methods and optimisers that prove nothing.
+    move : str
+        The move that was accepted after the sweep, if the method has any: "birth", "merge" ...
+    move_gain : float
+        By how much it raised the evidence.
     finished : bool
         Whether the method itself has nothing more to do.
+    unfinished : bool
+        Whether it has something left to try, so that no rule may take the run for converged.
     values : dict
         Further numbers for the history, by name; the same names after every sweep.
     """
@@ -40,7 +46,10 @@ class SweepRecord:
     n_changed: int
     train_log_likelihood: float
     proven: float = 0.0
+    move: str = ""
+    move_gain: float = 0.0
     finished: bool = False
+    unfinished: bool = False
     values: dict[str, float] = field(default_factory=dict)
 
 

@@ -16,6 +16,10 @@ def never() -> bool:
     return False
 
 
+def unheard(what: str) -> None:
+    """Nobody wants to know."""
+
+
 @dataclass(frozen=True)
 class Context:
     """All that a run has beside its method and its state.
@@ -30,9 +34,12 @@ class Context:
         Runs pieces of work; made once for a fit.
     should_stop : callable
         Long work asks it now and then and, told so, ends early in a usable state.
+    announce : callable
+        Is told in a word what is about to be tried, for those who watch.
     """
 
     observations: Observations
     rng: np.random.Generator = field(default_factory=np.random.default_rng)
     executor: Executor = field(default_factory=Threads)
     should_stop: Callable[[], bool] = never
+    announce: Callable[[str], None] = unheard

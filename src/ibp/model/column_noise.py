@@ -46,6 +46,8 @@ ROUNDS = 3
 class KnownColumns:
     """A precision for each column, fixed."""
 
+    learned: ClassVar[bool] = False
+
     values: FloatArray
 
     @property
@@ -75,6 +77,10 @@ class KnownColumns:
         """Stay as they are."""
         return self
 
+    def divided(self, factor: float) -> KnownColumns:
+        """Precisions that are lower by a factor."""
+        return KnownColumns(self.values / factor)
+
     def moved(self, order: IntArray, n_observed: IntArray) -> KnownColumns:
         """The same of columns in another order."""
         return KnownColumns(self.values[order])
@@ -83,6 +89,8 @@ class KnownColumns:
 @dataclass(frozen=True)
 class ColumnNoise:
     """q(tau_d) of every column, D numbers each, in layout order and units of the columns."""
+
+    learned: ClassVar[bool] = True
 
     prior_shape: FloatArray
     prior_rate: FloatArray
@@ -156,6 +164,10 @@ class ColumnNoise:
             prior_rate = self.prior_shape / _pooled(self.prior_shape, mean)
         return replace(self, shape=shape, prior_rate=prior_rate, rate=prior_rate + gain)
 
+    def divided(self, factor: float) -> ColumnNoise:
+        """Posteriors whose means are lower by a factor, until their next update."""
+        return replace(self, rate=self.rate * factor)
+
     def moved(self, order: IntArray, n_observed: IntArray) -> ColumnNoise:
         """The same levels for columns in another order, with other numbers of entries."""
         prior_shape, prior_rate = self.prior_shape[order], self.prior_rate[order]
@@ -196,7 +208,7 @@ class ColumnHyperparameters:
     @property
     def learned(self) -> bool:
         """Whether any of the three is learned."""
-        return any(isinstance(value, GammaPosterior | ColumnNoise) for value in vars(self).values())
+        return any(value.learned for value in vars(self).values())
 
     @property
     def noise_std(self) -> FloatArray:

@@ -21,6 +21,7 @@ from ibp.model.column_noise import AnyHyperparameters, ColumnHyperparameters
 from ibp.model.factors import Factors, factor_entropy, feature_evidence, log_factor_prior
 from ibp.model.ibp_prior import SHIFTED, ColumnNames, EquivalenceClasses, log_count_term
 from ibp.model.intercept import Intercept, NoIntercept
+from ibp.model.residuals import residuals_of_rows
 from ibp.model.statistics import Statistics, sums_by_column
 from ibp.parallel import ranges
 
@@ -201,11 +202,14 @@ class Bound:
             )
             error_change += np.einsum("kd,kd->k", own, mean**2 - self.factors.variance)
             likelihood = -0.5 * self.hyperparameters.noise_precision.mean * error_change
+        return np.asarray(likelihood + self.feature_costs())
+
+    def feature_costs(self) -> FloatArray:
+        """What the bound pays for each feature beside what it does for the likelihood."""
         return np.asarray(
-            likelihood
-            - log_count_term(statistics.counts, observations.n_samples)
+            self.prior.log_removal(self.statistics.n_components, self.column_names)
+            - log_count_term(self.statistics.counts, self.observations.n_samples)
             - feature_evidence(self.factors, self.hyperparameters, self.entropies)
-            + self.prior.log_removal(statistics.n_components, self.column_names)
         )
 
 
@@ -274,14 +278,5 @@ def _residuals(
     positions: Any = slice(None),
 ) -> Iterator[FloatArray]:
     """One pass over X: residuals of pieces of the rows at some layout positions."""
-    unit = observations.unit[positions]
-    columns = observations.layout.column_order[positions]
-    components = mean[:, positions] * unit
-    offset = observations.centre[positions] + intercept[positions] * unit
     for rows in ranges(observations.n_samples, ROWS_AT_ONCE):
-        values = observations.source.rows(rows)[:, columns].astype(np.float64)
-        if observations.sparse:
-            values = values.toarray()
-        residual = values - offset - codes[rows].astype(np.float64) @ components
-        residual[np.isnan(values)] = 0.0
-        yield residual / unit
+        yield residuals_of_rows(observations, mean, intercept, codes, rows, positions)[0]

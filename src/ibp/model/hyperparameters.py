@@ -21,6 +21,8 @@ from ibp.model.ibp_prior import harmonic_number
 class Known:
     """A hyperparameter fixed at a value."""
 
+    learned: ClassVar[bool] = False
+
     value: float
 
     @property
@@ -49,10 +51,16 @@ class Known:
         """Zero: what is given has no density."""
         return 0.0
 
+    def divided(self, factor: float) -> Known:
+        """A precision that is lower by a factor."""
+        return Known(self.value / factor)
+
 
 @dataclass(frozen=True)
 class GammaPosterior:
     """q = Gamma(shape, rate) under the prior Gamma(prior_shape, prior_rate)."""
+
+    learned: ClassVar[bool] = True
 
     prior_shape: float
     prior_rate: float
@@ -90,6 +98,10 @@ class GammaPosterior:
     def updated(self, shape_gain: float, rate_gain: float) -> GammaPosterior:
         """The conjugate update: prior plus what the data add."""
         return replace(self, shape=self.prior_shape + shape_gain, rate=self.prior_rate + rate_gain)
+
+    def divided(self, factor: float) -> GammaPosterior:
+        """A posterior whose mean is lower by a factor, until its next update."""
+        return replace(self, rate=self.rate * factor)
 
     def draw(self, shape_gain: float, rate_gain: float, rng: np.random.Generator) -> float:
         """A sample from the conjugate posterior, for methods that sample."""
@@ -146,7 +158,7 @@ class Hyperparameters:
     @property
     def learned(self) -> bool:
         """Whether any of the three is learned."""
-        return any(isinstance(value, GammaPosterior) for value in vars(self).values())
+        return any(value.learned for value in vars(self).values())
 
     @property
     def noise_std(self) -> float:

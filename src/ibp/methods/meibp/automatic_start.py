@@ -170,7 +170,9 @@ class Trial:
         context = self.context
         if self.best is not None and context.should_stop():
             return False
-        method = replace(self.method, start=start, settling_updates=TRIAL_SETTLING)
+        method = replace(
+            self.method, start=start, settling_updates=TRIAL_SETTLING, moves=False
+        )
         state = method.init(context)
         for _ in range(TRIAL_SWEEPS):
             if context.should_stop() or method.step(context, state).n_changed == 0:

@@ -62,8 +62,7 @@ class RowSettings(Protocol):
         """Where a search starts."""
         ...
 
-    @property
-    def node_budget(self) -> int:
+    def full_budget(self, state: MEIBPState) -> int:
         """The largest budget."""
         ...
 
@@ -221,7 +220,7 @@ def improve_block(
         forms,
         state.assignments,
         # What a small budget did not find says little about a large one.
-        state.failed_searches if budget == settings.node_budget else None,
+        state.failed_searches if budget == settings.full_budget(state) else None,
         rows,
         owns_a_feature,
         settings.uniforms(context.rng, n_rows, state.n_components),

@@ -45,6 +45,10 @@ class MEIBPState(State):
     block_size: int = 1  # rows between two refreshes of q(A)
     n_sweeps: int = 0  # sweeps so far
     full_budget: bool = False  # whether the exact search's budgets have grown to their full size
+    n_changed: int = -1  # bits that the last sweep changed; -1 if something else has changed since
+    n_proven: int = 0  # rows that it proved to be optimal
+    next_move: int = 0  # which move of the schedule is to be tried next
+    last_evidence: float = -np.inf  # the bound after the last sweep or move
 
     @classmethod
     def from_parts(
@@ -77,6 +81,11 @@ class MEIBPState(State):
         self.column_hash = self.column_hash[keep]
         self.statistics = self.statistics.select(keep)
         self.factors = self.factors.select(keep)
+
+    def begin_again(self) -> None:
+        """Let budgets of searches grow anew, as from a start."""
+        self.n_sweeps, self.full_budget = 0, False
+        self.failed_searches[:] = 0
 
     def drop_empty(self) -> None:
         """Drop the features that no row has."""

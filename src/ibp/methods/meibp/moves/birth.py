@@ -1,0 +1,125 @@
+"""Birth: features of what the present ones leave unexplained.
+
+Candidates come from the independent components of the residual, as a start's do, and from the rows
+that are explained worst. Each is climbed with by itself, the present features being as they are
+(`new_features`), and a batch of the best is added. Few of them raise the bound before the others
+have answered, so that a batch is judged when it has settled and what does not pay is gone again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ibp.methods.context import Context
+from ibp.methods.meibp.moves.base import Proposal
+from ibp.methods.meibp.moves.changes import NewFactors, with_new_features
+from ibp.methods.meibp.moves.new_features import Candidates, FeaturePrior, best_together, place
+from ibp.methods.meibp.moves.residuals import (
+    PIECE_ROWS,
+    Residuals,
+    ResidualTask,
+    residual_piece,
+    residual_task,
+    residual_unit,
+    residuals,
+)
+from ibp.methods.meibp.state import MEIBPState
+from ibp.parallel import ranges
+from ibp.starts.spectral import spectral_codes
+
+if TYPE_CHECKING:
+    from ibp.methods.meibp.method import MEIBPMethod
+
+# Features that may be born at once: so many or this part of those there are; after that so many.
+BATCH, PART, FEW = 10, 0.1, 3
+# For each feature of a batch so many candidates, half of them from components, half from rows.
+CANDIDATES = 2
+
+
+class Birth:
+    """Adds features of the residual."""
+
+    name: ClassVar[str] = "birth"
+
+    def proposals(
+        self, method: MEIBPMethod, context: Context, state: MEIBPState
+    ) -> Iterator[Proposal]:
+        """A batch, then a few; no more than there may be."""
+        room = np.inf if method.limit is None else method.limit - state.n_components
+        for size in (max(BATCH, int(PART * state.n_components)), FEW):
+            if room >= 1:
+                born = with_births(context, state, int(min(size, room)))
+                if born is not None:
+                    yield Proposal(born)
+
+
+def with_births(context: Context, state: MEIBPState, most: int) -> MEIBPState | None:
+    """A state with up to so many features more; None if there is nothing to find."""
+    left = residuals(context, state)
+    prior = FeaturePrior.of(state)
+    found = best_together(left, prior, seeds(context, left, most), most)
+    if found is None or context.should_stop():
+        return None
+    codes = found.codes if left.share == 1.0 else place_all(context, state, prior, found)
+    unit = residual_unit(state)
+    factors = NewFactors(found.location * unit, found.scale * unit)
+    return with_new_features(context, state, codes, factors)
+
+
+def seeds(context: Context, left: Residuals, most: int) -> npt.NDArray[np.bool_]:
+    """Rows to begin with, a column for each candidate."""
+    n, d = left.values.shape
+    n_components = min(CANDIDATES * most // 2 + 2, d, n)
+    components = spectral_codes(
+        left.values,
+        n_components,
+        max_components=n_components,
+        rng=context.rng,
+        executor=context.executor,
+        should_stop=context.should_stop,
+    ).assignments.astype(bool)
+    return np.hstack([components, ~components, worst_rows(left, n_components)])
+
+
+def worst_rows(left: Residuals, most: int) -> npt.NDArray[np.bool_]:
+    """Rows whose positive residuals are large, each with the rows that are like it."""
+    norms = np.einsum("nd,nd->n", left.values, np.maximum(left.values, 0.0))
+    chosen: list[npt.NDArray[np.bool_]] = []
+    while len(chosen) < most:
+        worst = int(np.argmax(norms))
+        if not norms[worst] > 0.0:
+            break
+        positive = np.maximum(left.values[worst], 0.0)
+        like = left.values @ positive > 0.5 * (positive @ positive)
+        like[worst] = True
+        chosen.append(like)
+        norms[like] = 0.0
+    return np.stack(chosen, axis=1) if chosen else np.zeros((norms.size, 0), dtype=bool)
+
+
+class PlacingTask(NamedTuple):
+    """What pieces of rows need to know to be placed."""
+
+    residuals: ResidualTask
+    prior: FeaturePrior
+    found: Candidates
+    share: npt.NDArray[np.float64]
+
+
+def place_all(
+    context: Context, state: MEIBPState, prior: FeaturePrior, found: Candidates
+) -> npt.NDArray[np.bool_]:
+    """Features that were found in some rows, for all rows."""
+    task = PlacingTask(residual_task(context, state), prior, found, found.codes.mean(axis=0))
+    pieces = ranges(context.observations.n_samples, PIECE_ROWS)
+    return np.concatenate(list(context.executor.map(place_piece, task, pieces)))
+
+
+def place_piece(task: PlacingTask, rows: slice) -> npt.NDArray[np.bool_]:
+    """Which new features some rows have."""
+    y, observed = residual_piece(task.residuals, rows)
+    return place(y, observed, task.prior, task.found, task.share)

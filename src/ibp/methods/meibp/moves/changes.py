@@ -1,0 +1,52 @@
+"""Changed states: with features added, and others taken away."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ibp.kernels.column_hashes import column_hashes
+from ibp.methods.context import Context
+from ibp.methods.meibp.state import MEIBPState
+from ibp.model import Factors
+from ibp.model.statistics import Statistics
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class NewFactors(NamedTuple):
+    """Truncated Gaussians of new features, in units of the columns and layout order."""
+
+    location: FloatArray
+    scale: FloatArray
+
+
+def with_new_features(
+    context: Context,
+    state: MEIBPState,
+    codes: npt.NDArray[np.generic],
+    factors: NewFactors,
+    keep: npt.NDArray[np.bool_] | None = None,
+) -> MEIBPState:
+    """A state with features added, and without those that are not to be kept."""
+    changed = state.copy()
+    if keep is not None and not keep.all():
+        changed.keep(keep)
+    added = np.ascontiguousarray(codes, dtype=np.uint8)
+    old, new = changed.factors, Factors.from_parameters(*factors)
+    changed.factors = Factors(
+        *(
+            np.concatenate([getattr(old, part), getattr(new, part)])
+            for part in ("location", "scale", "mean", "variance")
+        )
+    )
+    changed.assignments = np.ascontiguousarray(np.hstack([changed.assignments, added]))
+    changed.column_hash = np.concatenate([changed.column_hash, column_hashes(added)])
+    changed.statistics = Statistics.from_codes(
+        context.observations, changed.assignments, context.executor
+    )
+    changed.failed_searches[:] = 0
+    changed.drop_empty()
+    return changed

@@ -1,0 +1,216 @@
+"""Features that a residual still holds, each with the rows that should have it.
+
+With all other features as they are, a new one has an optimum that can be climbed to: given its rows
+its factor is a truncated Gaussian, and given its factor each row decides for itself. In units of
+the noise, with s the sum of the residuals of its m rows, f = m / N where an intercept makes up for
+the feature's mean (else 0), and rho the ratio of the prior's precision to that of the noise,
+
+    precision = m (1 - f) + rho,    location = s / precision,    a = E[TN(location, 1 / precision)],
+    row n has it if  y_n . a - (1/2 - f) |a|^2 - sum of variances / 2 + log-odds > 0,
+    gain = a . s - m ((1 - f) |a|^2 + sum of variances) / 2 + E ln p(a) + H[q(a)]
+           + ln (N - m)! (m - 1)! / N! + E ln alpha - ln (K + 1).
+
+The gain is that of the bound, but for what intercept and noise may add to it. Candidates are
+climbed with side by side; then the best is taken, what it explains is subtracted, and the others
+look again at what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ibp.methods.meibp.moves.residuals import Residuals
+from ibp.methods.meibp.state import MEIBPState, by_column
+from ibp.model import truncated_normal
+from ibp.model.ibp_prior import log_count_term
+from ibp.model.intercept import LearnedIntercept
+
+FloatArray = npt.NDArray[np.float64]
+
+# Rounds of climbing for all candidates, and for those that are left when one has been taken.
+FIRST_ROUNDS, LATER_ROUNDS = 6, 2
+# A feature is not looked for in fewer rows.
+LEAST_ROWS = 2
+# A candidate may cost more than it explains by this part of what it explains: others will answer.
+WORTH_TRYING = 1e9
+
+
+@dataclass(frozen=True)
+class FeaturePrior:
+    """What a new feature costs, in units of the noise.
+
+    Attributes
+    ----------
+    n_samples, n_components : int
+        N, and the features in use.
+    factor_ratio : ndarray of shape (D,)
+        E[tau_A] / E[tau_X] of each column.
+    mean_log_ratio : float
+        The sum over the columns of E ln tau_A - ln E[tau_X].
+    log_alpha : float
+        E ln alpha.
+    has_intercept : bool
+        Whether an intercept makes up for a feature's mean.
+    """
+
+    n_samples: int
+    n_components: int
+    factor_ratio: FloatArray
+    mean_log_ratio: float
+    log_alpha: float
+    has_intercept: bool
+
+    @classmethod
+    def of(cls, state: MEIBPState) -> FeaturePrior:
+        """That of a state."""
+        parameters, d = state.hyperparameters, state.factors.mean.shape[1]
+        noise = by_column(parameters.noise_precision.mean, d)
+        factors = parameters.factor_precision
+        return cls(
+            state.assignments.shape[0],
+            state.n_components,
+            by_column(factors.mean, d) / noise,
+            float((by_column(factors.mean_log, d) - np.log(noise)).sum()),
+            parameters.alpha.mean_log,
+            isinstance(state.intercept, LearnedIntercept),
+        )
+
+    def log_odds(self, counts: FloatArray) -> FloatArray:
+        """Of a feature that so many rows have."""
+        counts = np.clip(counts, 0.5, self.n_samples - 0.5)
+        return np.asarray(np.log(counts) - np.log(self.n_samples - counts))
+
+
+class Candidates(NamedTuple):
+    """New features, S of them, with others as they are."""
+
+    codes: npt.NDArray[np.bool_]  # (n, S)
+    location: FloatArray  # (S, D), of the truncated Gaussians in units of the noise
+    scale: FloatArray
+    mean: FloatArray
+    likelihood: FloatArray  # (S,), what they add to the likelihood
+    gain: FloatArray  # and to the bound
+
+    def take(self, which: npt.NDArray[np.intp]) -> Candidates:
+        """Some of them."""
+        return Candidates(
+            self.codes[:, which],
+            self.location[which],
+            self.scale[which],
+            self.mean[which],
+            self.likelihood[which],
+            self.gain[which],
+        )
+
+
+def climb(
+    residuals: Residuals,
+    prior: FeaturePrior,
+    codes: npt.NDArray[np.bool_],
+    rounds: int,
+) -> Candidates:
+    """Improve candidates, each by itself."""
+    y, observed = residuals.values, residuals.observed
+    sums = y.sum(axis=0) if prior.has_intercept else 0.0
+    for number in range(rounds + 1):
+        z = codes.astype(y.dtype)
+        counts = z.sum(axis=0)
+        share = counts / y.shape[0] if prior.has_intercept else np.zeros(counts.size)
+        by_entry = counts[:, None] if observed is None else z.T @ observed
+        total = (z.T @ y - share[:, None] * sums) / residuals.share
+        rows = by_entry / residuals.share
+        precision = rows * (1.0 - share[:, None]) + prior.factor_ratio
+        location, scale = total / precision, precision**-0.5
+        moments = truncated_normal.moments(location, scale)
+        mean, variance = moments.mean, moments.variance
+        if number == rounds:
+            break
+        squares = (0.5 - share[:, None]) * mean**2 + 0.5 * variance
+        norms = squares.sum(axis=1) if observed is None else observed @ squares.T
+        scores = y @ mean.T - norms + prior.log_odds(counts / residuals.share)
+        codes = scores > 0.0
+    likelihood = (
+        mean * total - 0.5 * rows * ((1.0 - share[:, None]) * mean**2 + variance)
+    ).sum(axis=1)
+    d = y.shape[1]
+    factor = (
+        0.5 * (prior.mean_log_ratio + d * np.log(2.0 / np.pi))
+        - 0.5 * (mean**2 + variance) @ prior.factor_ratio
+        + truncated_normal.entropy(location, scale).sum(axis=1)
+    )
+    m = np.clip(np.rint(counts / residuals.share), 1, prior.n_samples).astype(np.int64)
+    gain = (
+        likelihood
+        + factor
+        + log_count_term(m, prior.n_samples)
+        + prior.log_alpha
+        - np.log(prior.n_components + 1.0)
+    )
+    gain[(counts < LEAST_ROWS) | (counts == y.shape[0])] = -np.inf
+    return Candidates(codes, location, scale, mean, likelihood, gain)
+
+
+def best_together(
+    residuals: Residuals, prior: FeaturePrior, codes: npt.NDArray[np.bool_], most: int
+) -> Candidates | None:
+    """At most so many features, one after the other, that might raise the bound; None if none might.
+
+    The residuals are used up.
+    """
+    taken: list[Candidates] = []
+    candidates = climb(residuals, prior, codes, FIRST_ROUNDS)
+    while len(taken) < most and candidates.gain.size:
+        best = int(np.argmax(candidates.gain))
+        if not candidates.gain[best] > -WORTH_TRYING * candidates.likelihood[best]:
+            break
+        chosen = candidates.take(np.array([best]))
+        taken.append(chosen)
+        subtract(residuals, prior, chosen)
+        left = candidates.gain > -np.inf
+        left[best] = False
+        if len(taken) < most:
+            candidates = climb(residuals, prior, candidates.codes[:, left], LATER_ROUNDS)
+    if not taken:
+        return None
+    return Candidates(
+        np.hstack([one.codes for one in taken]),
+        *(np.concatenate([one[part] for one in taken]) for part in range(1, 6)),
+    )
+
+
+def subtract(residuals: Residuals, prior: FeaturePrior, feature: Candidates) -> None:
+    """What is left of the residuals when one feature has explained its part."""
+    z = feature.codes.astype(np.float64)
+    if prior.has_intercept:
+        z = z - z.mean()
+    explained = z @ feature.mean
+    if residuals.observed is not None:
+        explained *= residuals.observed
+    residuals.values[:] -= explained
+
+
+def place(
+    y: FloatArray,
+    observed: FloatArray | None,
+    prior: FeaturePrior,
+    features: Candidates,
+    share: FloatArray,
+) -> npt.NDArray[np.bool_]:
+    """Which of the features other rows have, one after the other; ``share`` is that of the rows."""
+    codes = np.zeros((y.shape[0], features.gain.size), dtype=bool)
+    y = y.copy()
+    for s in range(features.gain.size):
+        mean, f = features.mean[s], share[s] if prior.has_intercept else 0.0
+        squares = (0.5 - f) * mean**2 + 0.5 * truncated_normal.moments(
+            features.location[s], features.scale[s]
+        ).variance
+        norms = squares.sum() if observed is None else observed @ squares
+        odds = prior.log_odds(np.array(share[s] * prior.n_samples))
+        codes[:, s] = y @ mean - norms + odds > 0.0
+        explained = (codes[:, s] - f)[:, None] * mean
+        y -= explained if observed is None else explained * observed
+    return codes

@@ -1,0 +1,68 @@
+"""Reheating: the noise is raised for a while, features thin out, and others grow in their place.
+
+What a fit knows least well is which of many similar sets of features to have: every one of them is
+an optimum of its own, and changes of single features lead from one to the next by small steps. With
+more noise most features are not worth their price. Those that still are find better rows while the
+noise comes down again, and births fill in the rest. This changes many features at a time, and is
+judged as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ibp.methods.context import Context
+from ibp.methods.meibp.moves.base import Proposal, attempt, worthwhile
+from ibp.methods.meibp.moves.birth import Birth
+from ibp.methods.meibp.state import MEIBPState
+
+if TYPE_CHECKING:
+    from ibp.methods.meibp.method import MEIBPMethod
+
+# The noise variance is raised by this factor, for so many sweeps if it is not learned; sweeps in
+# which it comes down.
+HEAT, HOT_SWEEPS, COOLING_SWEEPS = 10.0, 4, 12
+# Where nearly all rows have a code that is proven to be the best, there is nothing to reheat for.
+PROVEN = 0.99
+
+
+class Reheating:
+    """Raises the noise, lets it come down, and lets features be born again."""
+
+    name: ClassVar[str] = "reheating"
+
+    def proposals(
+        self, method: MEIBPMethod, context: Context, state: MEIBPState
+    ) -> Iterator[Proposal]:
+        """One proposal."""
+        if state.n_components == 0 or state.n_proven > PROVEN * state.assignments.shape[0]:
+            return
+        changed = state.copy()
+        known = changed.hyperparameters
+        changed.hyperparameters = heated(known)
+        changed.begin_again()
+        for number in range(COOLING_SWEEPS):
+            if number == HOT_SWEEPS:
+                changed.hyperparameters = cooled(changed.hyperparameters, known)
+            if context.should_stop():
+                return
+            method.improve(context, changed)
+        worth = worthwhile(method, context, changed)
+        while not context.should_stop():
+            changed, gain = attempt(method, context, changed, Birth())
+            if not gain > worth:
+                break
+        yield Proposal(changed)
+
+
+def heated(hyperparameters: Any) -> Any:
+    """The same with more noise."""
+    return replace(hyperparameters, noise_precision=hyperparameters.noise_precision.divided(HEAT))
+
+
+def cooled(hyperparameters: Any, before: Any) -> Any:
+    """With the noise of before, unless it is learned and comes down by itself."""
+    noise = before.noise_precision
+    return hyperparameters if noise.learned else replace(hyperparameters, noise_precision=noise)

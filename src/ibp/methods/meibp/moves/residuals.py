@@ -1,0 +1,105 @@
+"""What a state leaves unexplained of the rows, in units of the noise.
+
+Moves look for structure there. In units of the noise the residual of a model that explains all
+there is to explain has a variance of one in every column, whatever the columns' units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ibp.data import Observations
+from ibp.methods.context import Context
+from ibp.methods.meibp.state import MEIBPState, by_column
+from ibp.model.residuals import residuals_of_rows
+from ibp.parallel import ranges
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+# Entries of residuals that are in memory together; of larger data, moves look at some of the rows.
+MOST_ENTRIES = 1 << 23
+LEAST_ROWS = 2000
+# Rows that are made at a time.
+PIECE_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Residuals of some rows.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n,)
+        Their numbers.
+    values : ndarray of shape (n, D)
+        (x - b - z A) / noise in layout order, zero where missing.
+    observed : ndarray of shape (n, D) or None
+        One where an entry is observed, else zero; None if nothing is missing.
+    share : float
+        What part of all rows they are.
+    """
+
+    rows: IntArray
+    values: FloatArray
+    observed: FloatArray | None
+    share: float
+
+
+class ResidualTask(NamedTuple):
+    """What pieces of residuals are made from."""
+
+    observations: Observations
+    mean: FloatArray
+    intercept: FloatArray
+    codes: npt.NDArray[np.uint8]
+    unit: FloatArray
+
+
+def residual_task(context: Context, state: MEIBPState) -> ResidualTask:
+    """For the residuals of a state as it is."""
+    return ResidualTask(
+        context.observations,
+        state.factors.mean,
+        state.intercept.mean,
+        state.assignments,
+        residual_unit(state),
+    )
+
+
+def residual_unit(state: MEIBPState) -> FloatArray:
+    """The standard deviation of each column's noise, in units of the columns."""
+    precision = state.hyperparameters.noise_precision.mean
+    return np.asarray(by_column(precision, state.factors.mean.shape[1]) ** -0.5)
+
+
+def residual_piece(task: ResidualTask, rows: Any) -> tuple[FloatArray, FloatArray | None]:
+    """Residuals of some rows in units of the noise, and which entries are observed."""
+    residual, missing = residuals_of_rows(
+        task.observations, task.mean, task.intercept, task.codes, rows
+    )
+    residual /= task.unit
+    return residual, None if missing is None else 1.0 - missing
+
+
+def residuals(context: Context, state: MEIBPState) -> Residuals:
+    """Residuals of all rows, or of a sample if these would be too many."""
+    observations = context.observations
+    n, d = observations.n_samples, observations.n_features
+    most = max(LEAST_ROWS, MOST_ENTRIES // max(d, 1))
+    rows = np.arange(n)
+    if n > most:
+        rows = np.sort(context.rng.choice(n, most, replace=False))
+    pieces = [rows[part] for part in ranges(rows.size, PIECE_ROWS)]
+    values = np.empty((rows.size, d))
+    observed = None if observations.complete else np.ones((rows.size, d))
+    made = context.executor.map(residual_piece, residual_task(context, state), pieces)
+    for part, (block, seen) in zip(ranges(rows.size, PIECE_ROWS), made, strict=True):
+        values[part] = block
+        if observed is not None and seen is not None:
+            observed[part] = seen
+    return Residuals(rows, values, observed, rows.size / n)
