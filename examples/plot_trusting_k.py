@@ -27,8 +27,8 @@ INK, ROSE = "#332288", "#CC6677"
 # ----------------------
 # Six random starts, with room for twelve features. ``restart_similarity_`` has a line per start
 # and a column per feature of the start that was kept, the one of highest evidence: how alike the
-# feature is to its partner there, by the correlation of their codes. Features that come back each time are in the data; those that do
-# not may be the start's.
+# feature is to its partner there, by the correlation of their codes. Features that come back each
+# time are in the data; those that do not may be the start's.
 
 model = MEIBP(12, init="random", n_init=6, random_state=0).fit(X)
 similarity = model.restart_similarity_
@@ -60,7 +60,7 @@ bar = figure.colorbar(picture, ax=axes, label="correlation of codes")
 # -----------------------------------
 # Hide a part of the data, fit with different limits, and score the hidden entries. A line per
 # choice of what is hidden gives an idea of how far differences are to be taken seriously; the
-# strong line is their mean. It has its summit at eight.
+# strong line is their mean. It is highest at eight and ten.
 
 limits = [1, 2, 4, 6, 8, 10, 12, 16]
 scores = np.empty((3, len(limits)))
