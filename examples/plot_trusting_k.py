@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ibp import MEIBP
-from ibp.agreement import match_features
+from ibp.agreement import match_codes
 from ibp.datasets import make_binary_factors
 from ibp.evaluate import held_out_block
 
@@ -27,12 +27,12 @@ INK, ROSE = "#332288", "#CC6677"
 # ----------------------
 # Six random starts, with room for twelve features. ``restart_similarity_`` has a line per start
 # and a column per feature of the start that was kept, the one of highest evidence: how alike the
-# feature is to its partner there. Features that come back each time are in the data; those that do
-# not may be the start's.
+# feature is to its partner there, by the correlation of their codes. Features that come back each
+# time are in the data; those that do not may be the start's.
 
 model = MEIBP(12, init="random", n_init=6, random_state=0).fit(X)
 similarity = model.restart_similarity_
-_, likeness = match_features(model.components_, A)
+_, likeness = match_codes(model.assignments_, Z)
 order = np.argsort(-similarity.mean(axis=0))
 print("features of each start:", model.restart_n_components_)
 
@@ -48,18 +48,19 @@ axes[1].imshow(likeness[None, order], cmap="Purples", vmin=0, vmax=1, aspect="au
 axes[1].set_yticks([0], ["the truth"])
 axes[1].set_xticks(range(len(order)), order)
 axes[1].set_xlabel("feature of the kept start")
-bar = figure.colorbar(picture, ax=axes, label="cosine")
+bar = figure.colorbar(picture, ax=axes, label="correlation of codes")
 
 # %%
-# Eight features made these data. The kept start has ten, and two of them are like none of the
-# eight, as the last line shows. Without it, the agreement of the starts would have told: these two
-# come back least faithfully.
+# Eight features made these data. The kept start has found them, as the last line shows; one other
+# start has, too, and the others have cut them into more. Which of them to believe, the evidence
+# tells, and how far, the agreement of the starts: in noise like this the codes of the same feature
+# are never quite the same.
 #
 # Does another number predict better?
 # -----------------------------------
 # Hide a part of the data, fit with different limits, and score the hidden entries. A line per
 # choice of what is hidden gives an idea of how far differences are to be taken seriously; the
-# strong line is their mean. It has its summit at eight.
+# strong line is their mean. It is highest at eight and ten.
 
 limits = [1, 2, 4, 6, 8, 10, 12, 16]
 scores = np.empty((3, len(limits)))
@@ -87,7 +88,7 @@ ax.spines[["top", "right"]].set_visible(False)
 # with a confidence of c would be right with a probability of 1 / (1 + exp(-c)), the dashed line.
 
 model = MEIBP(8, random_state=0).fit(X)
-match, _ = match_features(model.components_, A)
+match, _ = match_codes(model.assignments_, Z)
 confidence, right = model.confidence(X), model.transform(X) == Z[:, match]
 edges = np.array([0, 1, 2, 3, 4, 6, 8, 12])
 middle = 0.5 * (edges[:-1] + edges[1:])

@@ -26,9 +26,11 @@ from ibp.cli.pictures import print_pictures, shrink
 from ibp.cli.problems import session
 from ibp.cli.progress import LineReporter, Sweep
 from ibp.cli.screen import TerminalReporter, sparkline
+from ibp.cli.summary import summarize_fit
 from ibp.cli.words import duration, number, printable
 from ibp.errors import InputError, counted
 from ibp.files.table import Table
+from ibp.report.content import gather
 from terminal import check_refusal, events_of
 
 COMMANDS = ("fit", "transform", "report", "compare", "info", "simulate", "demo")
@@ -167,7 +169,11 @@ def test_fit_for_machines(call, folder):
     assert result["event"] == "result" and result["model"] == "machine.ibp"
     assert result["features"] == model.n_components_ == 4
     assert result["sweeps"] == model.n_iter_ and result["evidence"] == model.evidence_
-    assert result["restarts"]["came_back"] == 4 and result["restarts"]["similarity"] > 0.95
+    restarts = result["restarts"]
+    assert restarts["came_back"] == 4 and restarts["similarity"] > 0.95
+    spread = max(restarts["evidence"]) - min(restarts["evidence"])
+    assert restarts["evidence_spread"] == pytest.approx(spread)
+    assert result["limit"] is None
     assert result["held_out"] == model.notes_["held_out"]
     assert 0.7 < result["variance_explained"] < 1
     assert set(model.notes_) == {
@@ -184,6 +190,32 @@ def test_fit_for_machines(call, folder):
     rows = np.loadtxt(folder / "data.csv", delimiter=",", skiprows=1)
     used = model.assignments_.sum(axis=0)
     assert [f["share"] for f in result["most_used"]] == sorted(used / len(rows), reverse=True)
+
+
+def test_the_terminal_counts_what_came_back_as_the_page_does(folder):
+    model = ibp.load(folder / "model.ibp")
+    k = model.n_components_
+    # In most of the other restarts, one time in all of them and one time in one only.
+    model.restart_similarity_ = np.ones((4, k))
+    model.restart_similarity_[1:, 0] = [1.0, 1.0, 0.1]
+    model.restart_similarity_[1:, 1] = [1.0, 0.1, 0.1]
+    model.restart_kept_, model.restart_n_components_ = 0, np.array([k, k, k + 1, k])
+    model.restart_evidence_ = model.evidence_ - np.array([0.0, 0.0, 20.0, 0.0])
+    model.baseline_evidence_ = float(model.evidence_ - 200.0)
+    X = np.load(folder / "data.npy")
+    model.n_components, model.limit_gain_ = k, 42.0
+    summary = summarize_fit(model, Table(X, None, None, None, "data"), X, None, None, 1.0)
+    facts = gather(model, X).facts()
+    assert summary.came_back == facts.returned == k - 1
+    console = Console(record=True, width=500)
+    summary.show_facts(console)
+    printed = " ".join(console.export_text().split())
+    assert f"{k - 1} of {k} came back in most of the 3 other restarts" in printed
+    assert f"4, with {k} to {k + 1} features and evidence up to 20 nats apart (10.0 % of" in printed
+    assert "one more would still gain 42 nats of evidence: raise --components, or leave" in printed
+    values = summary.values()
+    assert values["restarts"]["spread_of_gain"] == pytest.approx(0.1)
+    assert values["limit"] == {"features": k, "gain": 42.0}
 
 
 def test_a_column_that_names_the_rows_is_noted(call, folder):

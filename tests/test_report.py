@@ -16,6 +16,7 @@ from scipy.special import logit
 
 import ibp
 from ibp import MEIBP
+from ibp.agreement import CAME_BACK
 from ibp.data import as_source
 from ibp.errors import counted
 from ibp.registry import CARDS, DEFAULT_METHOD
@@ -23,6 +24,7 @@ from ibp.report import reading, wording
 from ibp.report.content import gather
 from ibp.report.encoding import clean_name, plain_number, script_json
 from ibp.report.notes import Notes
+from ibp.report.page import render_report
 from ibp.report.sampling import (
     MOST_COLUMNS,
     MOST_NUMBERS,
@@ -32,6 +34,7 @@ from ibp.report.sampling import (
     top_columns,
     worst_first,
 )
+from ibp.report.trust import Limit, limit_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -227,7 +230,7 @@ def test_restarts_leave_out_the_one_that_was_kept(fitted):
     assert restarts.similarity.shape == (2, model.n_components_)
     others = np.delete(model.restart_similarity_, model.restart_kept_, axis=0)
     np.testing.assert_allclose(restarts.agreement, others.mean(axis=0))
-    np.testing.assert_array_equal(restarts.came_back, (others >= 0.9).sum(axis=0))
+    np.testing.assert_array_equal(restarts.times_back, (others >= CAME_BACK).sum(axis=0))
     assert gather(MEIBP(2, random_state=0, n_jobs=1).fit(X), X).restarts.agreement is None
 
 
@@ -473,8 +476,13 @@ def facts(**changes):
         n_iter=12,
         seconds=1.0,
         n_restarts=5,
-        not_returned=[],
+        fewest_and_most=(4, 4),
+        evidence_spread=0.2,
+        spread_of_gain=0.0001,
         returned=4,
+        returned_in_part=[],
+        not_returned=[],
+        at_limit=None,
         mean_probability=0.99,
         toss_ups=0.01,
         unsure=[2],
@@ -486,16 +494,32 @@ def facts(**changes):
     return replace(known, **changes)
 
 
+DOUBTFUL = {"n_components": 10, "returned": 8}
+
+
 @pytest.mark.parametrize(
     ("changes", "kind", "words"),
     [
         ({}, "good", "ibp transform"),
+        ({}, "good", "4 of 4 came back in most of the 4 other restarts. The 5 restarts have 4"),
+        ({"n_restarts": 2}, "good", "came back in the other restart"),
+        ({"n_restarts": 3}, "good", "came back in both other restarts"),
         ({"n_restarts": 1, "returned": None}, "do", "--restarts 5"),
+        ({"n_restarts": 1, "returned": None}, "do", "another start may find other features"),
         ({"has_held_out": False}, "do", "--held-out 0.1"),
         ({"ending": "max_iter"}, "do", "--max-sweeps"),
         ({"ending": "time_limit"}, "do", "--time-limit"),
-        ({"not_returned": [1, 3]}, "look", "features 1 and 3"),
-        ({"returned": 1}, "look", "1 of 4 came back"),
+        (DOUBTFUL | {"not_returned": [1, 3]}, "look", "Be careful with features 1 and 3"),
+        (DOUBTFUL | {"returned_in_part": [1, 3]}, "look", "the others only in part"),
+        (DOUBTFUL | {"not_returned": [3], "returned_in_part": [1]}, "look", "1 in part, feature 3"),
+        ({"returned": 1, "not_returned": [0, 1, 2]}, "look", "1 of 4 came back"),
+        ({"fewest_and_most": (3, 6), "evidence_spread": 812.3}, "look", "3 to 6 features and evid"),
+        ({"spread_of_gain": 0.25, "evidence_spread": 812.3}, "look", "812 nats apart (25.0 % of"),
+        ({"at_limit": Limit(4, 12.3, True)}, "do", "gain 12.3 nats of evidence: raise n_compone"),
+        ({"at_limit": Limit(4, 12.3, True)}, "do", "--components 8"),
+        ({"at_limit": Limit(4, None, True)}, "look", "not known: raise n_components, or leave it"),
+        ({"at_limit": Limit(4, None, False)}, "look", "not known: raise n_components."),
+        ({"at_limit": Limit(4, 0.0, True)}, "look", "one more would gain nothing"),
         ({"toss_ups": 0.2}, "look", "20 % of all"),
         ({"rare": [2]}, "look", "Feature 2 is rare"),
         ({"variance_explained": 0.1}, "look", "10 % of the variance"),
@@ -511,6 +535,78 @@ def test_advice_follows_from_the_facts(changes, kind, words):
     items = wording.advice(facts(**changes))
     said = [item for item in items if words in f"{item.title} {item.text} {item.command}"]
     assert len(said) == 1 and said[0].kind == kind
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"at_limit": Limit(4, 12.3, True)},
+        {"at_limit": Limit(4, None, True)},
+        {"at_limit": Limit(4, -1.0, True)},
+        {"returned": 3, "not_returned": [1]},
+        {"returned": 3, "returned_in_part": [1]},
+        DOUBTFUL | {"not_returned": [1, 3]},
+        DOUBTFUL | {"returned_in_part": [1, 3]},
+        {"fewest_and_most": (4, 5)},
+        {"spread_of_gain": 0.02},
+        {"n_restarts": 1, "returned": None},
+    ],
+)
+def test_nothing_is_called_good_that_hangs_on_the_start_or_the_limit(changes):
+    assert any(item.kind == "good" for item in wording.advice(facts()))
+    assert not any(item.kind == "good" for item in wording.advice(facts(**changes)))
+
+
+def test_how_far_restarts_differ_is_put_in_words():
+    assert wording.spread((1, 1), 0.0, None) == "1 feature each and the same evidence"
+    assert wording.spread((3, 3), None, None) == "3 features each"
+    assert wording.spread((0, 1), 3.21, None) == "0 to 1 feature and evidence up to 3.21 nats apart"
+    share = wording.spread((2, 4), 1234.0, 0.00001)
+    assert share.endswith("1,234 nats apart (under 0.1 % of what the features gain)")
+
+
+def test_a_model_knows_whether_it_is_at_its_limit(fitted):
+    X = make_data()
+    model = MEIBP(2, random_state=0, n_jobs=1).fit(X)
+    model.limit_gain_ = None
+    assert model.n_components_ == 2
+    assert limit_of(model) == Limit(2, None, True)
+    assert not limit_of(model, "meibp").can_be_left_out  # on the command line it needs a number
+    model.limit_gain_ = 31.5
+    reached = gather(model, X).facts().at_limit
+    assert reached == Limit(2, 31.5, True) and reached.binds
+    model.limit_gain_ = np.nan
+    assert limit_of(model).gain is None
+    model.n_components = 3
+    assert limit_of(model) is None
+    model.n_components = None
+    assert limit_of(model) is None
+    given = ibp.BNMF(2, random_state=0, max_iter=5, n_jobs=1).fit(X - X.min())
+    assert not limit_of(given).can_be_left_out
+
+
+def test_the_page_and_its_head_say_how_far_restarts_differ(fitted):
+    model, X = fitted
+    model = copy(model)
+    model.baseline_evidence_ = float(model.evidence_ - 1000.0)
+    model.restart_evidence_ = model.evidence_ - np.array([5.0, 0.0, 0.0])
+    model.restart_n_components_ = np.array([4, 3, 3])
+    model.restart_kept_ = 1
+    model.restart_similarity_ = np.array([[1.0, 0.6, 0.1], [1.0, 1.0, 1.0], [0.9, 0.9, 0.2]])
+    content = gather(model, X)
+    said = content.facts()
+    assert said.fewest_and_most == (3, 4) and said.evidence_spread == pytest.approx(5.0)
+    assert said.spread_of_gain == pytest.approx(0.005)
+    assert said.returned == 1 and said.returned_in_part == [1] and said.not_returned == [2]
+    page = render_report(content)
+    for words in (
+        "They have 3 to 4 features and evidence up to 5 nats apart (0.5 % of what the features",
+        "Of 3 features, 1 came back in both other restarts, 1 only in part, and 1 not at all.",
+        "<strong>1 of 3</strong><span>came back in both other restarts</span>",
+        "Only 1 of 3 came back in both other restarts, 1 in part, feature 2 not. The 3 restarts",
+    ):
+        assert words in page
+    assert '<li class="good">' not in page
 
 
 @pytest.mark.parametrize("ending", ["max_iter", "time_limit"])

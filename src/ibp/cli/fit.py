@@ -202,7 +202,7 @@ def _show_what_now(
         steps[again] = "go on until it converges"
     if model.n_init == 1:
         again = _again(arguments, "--restarts", SUGGESTED_RESTARTS)
-        steps[again] = "which features come back from other starts"
+        steps[again] = "another start may find other features: see which come back"
     show_next_steps(console, steps)
 
 

@@ -6,8 +6,9 @@ import shlex
 import sys
 import textwrap
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
@@ -17,6 +18,10 @@ from ibp.cli.pictures import print_pictures
 from ibp.cli.words import duration, listed, number, printable, root_mean_square
 from ibp.errors import counted
 from ibp.files.table import Table
+
+if TYPE_CHECKING:
+    from ibp.agreement import RestartAgreement
+    from ibp.report.trust import Limit
 
 SHOWN_FEATURES = 5
 SHOWN_COLUMNS = 4
@@ -60,21 +65,29 @@ class FitSummary:
         order = np.argsort(-component, kind="stable")[:SHOWN_COLUMNS]
         return [names[j] for j in order if component[j] > 0]
 
+    @cached_property
+    def restarts(self) -> RestartAgreement:
+        """How far the restarts agree."""
+        from ibp.agreement import restarts_of
+
+        return restarts_of(self.model)
+
+    @cached_property
+    def limit(self) -> Limit | None:
+        """The limit of features that the fit is at; None if it is at none."""
+        from ibp.report.trust import limit_of
+
+        return limit_of(self.model, self.model.notes_.get("method"))
+
     @property
     def came_back(self) -> int | None:
-        """How many features came back in every other restart; None if there was no other."""
-        from ibp.agreement import CAME_BACK
-
-        others = self.model.restart_evidence_.size - 1
-        if others < 1:
-            return None
-        similar = self.model.restart_similarity_ >= CAME_BACK
-        return int(similar.all(axis=0).sum())
+        """How many features came back in other restarts; None if there was no other."""
+        return int(self.restarts.came_back.sum()) if self.restarts.n_restarts > 1 else None
 
     @property
     def similarity(self) -> float | None:
         """How similar features are to their matches in other restarts, on average."""
-        others = np.delete(self.model.restart_similarity_, self.model.restart_kept_, axis=0)
+        others = self.restarts.similarity
         return float(others.mean()) if others.size else None
 
     def values(self) -> dict[str, Any]:
@@ -97,7 +110,12 @@ class FitSummary:
                 "features": model.restart_n_components_,
                 "came_back": self.came_back,
                 "similarity": self.similarity,
+                "evidence_spread": self.restarts.evidence_spread,
+                "spread_of_gain": self.restarts.spread_of_gain,
             },
+            "limit": None
+            if self.limit is None
+            else {"features": self.limit.n_components, "gain": self.limit.gain},
             "most_used": [
                 {"feature": k, "share": self.share(k), "columns": self.columns_of(k)}
                 for k in self.most_used[:SHOWN_FEATURES]
@@ -132,6 +150,8 @@ class FitSummary:
             )
 
     def _show_grid(self, console: Console) -> None:
+        from ibp.report import wording
+
         model = self.model
         facts = {
             "evidence": number(model.evidence_),
@@ -146,11 +166,16 @@ class FitSummary:
                 f"{self.held_out['score']:.4f} per entry, from "
                 f"{counted(self.held_out['n_entries'], 'hidden entry')}"
             )
-        if self.came_back is not None and self.similarity is not None:
-            others = model.restart_evidence_.size - 1
-            where = {1: "the other restart", 2: "both other restarts"}.get(
-                others, f"all {others} other restarts"
+        if self.limit is not None:
+            facts["limit"] = wording.limit(self.limit, "--components")
+        restarts = self.restarts
+        if restarts.n_restarts > 1:
+            apart = wording.spread(
+                restarts.fewest_and_most, restarts.evidence_spread, restarts.spread_of_gain
             )
+            facts["restarts"] = f"{restarts.n_restarts}, with {apart}"
+        if self.came_back is not None and self.similarity is not None:
+            where = wording.other_restarts(restarts.n_restarts - 1)
             facts["agreement"] = (
                 f"{self.came_back} of {model.n_components_} came back in {where}; similarity "
                 f"{self.similarity:.2f} on average"

@@ -237,9 +237,10 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         """Make attributes of what is known of the restarts."""
         self.restart_kept_ = restarts.kept
         self.restart_evidence_ = np.array(restarts.evidence)
-        self.restart_n_components_ = np.array([len(found) for found in restarts.components])
+        self.restart_n_components_ = np.array(restarts.n_components)
+        # Where patterns may be negative, an intercept can take over a feature with its sign turned.
         flips = self.fit_intercept and not self.nonnegative
-        self.restart_similarity_ = restarts.similarity(self.components_, flips)
+        self.restart_similarity_ = restarts.similarity(self._training_codes(), flips)
 
     def _fitted_from(self, method: Any, result: Run[Any]) -> Self:
         """Make a fitted estimator that does not change with the state later."""

@@ -162,8 +162,8 @@ default="exact"
     restart_kept_ : int
         Which of them this model is.
     restart_similarity_ : ndarray of shape (n_restarts, n_components_)
-        How like each feature is to its match in each restart: the cosine of the angle between them,
-        1 if the same feature came back; see `ibp.agreement.match_features`.
+        How like each feature is to its match in each restart: the correlation of their codes over
+        the training rows, 1 if the same rows have it; see `ibp.agreement.match_codes`.
     notes_ : dict
         Anything worth keeping with the model, in plain values that JSON can hold; saved with it.
     n_samples_fit_ : int

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from ibp.agreement import match_features, unit_rows
+from ibp.agreement import CompactCodes, match_codes
 from ibp.loop import Observer, Progress, Run
 
 try:  # scikit-learn 1.9 and later; experimental there
@@ -19,7 +18,7 @@ except ImportError:
 
 
 class RestartKeeper(Observer):
-    """Keeps the evidence and the components, scaled to length one, of each restart.
+    """Keeps the evidence and the codes of the training rows of each restart.
 
     They tell whether the features of one restart are those of another.
     """
@@ -27,7 +26,7 @@ class RestartKeeper(Observer):
     def __init__(self, fitted_from: Any) -> None:
         self.fitted_from = fitted_from
         self.evidence: list[float] = []
-        self.components: list[npt.NDArray[np.floating]] = []
+        self.codes: list[CompactCodes] = []
 
     def restart_ended(self, run: Run[Any]) -> None:
         """Keep what is needed of a restart, if it was not cut short or is the best."""
@@ -35,21 +34,28 @@ class RestartKeeper(Observer):
         if cut_short and self.evidence and not run.evidence > max(self.evidence):
             return  # that its features differ would say nothing
         self.evidence.append(float(run.evidence))
-        # Scaled before they lose digits: components may lie outside the range of float32.
-        components = unit_rows(self.fitted_from(run).components_)
-        self.components.append(components.astype(np.float32))
+        self.codes.append(CompactCodes(self.fitted_from(run)._training_codes()))
 
     @property
     def kept(self) -> int:
         """The number of the restart of highest evidence, the first of equals, as in the loop."""
         return int(np.argmax(self.evidence))
 
-    def similarity(self, components: npt.NDArray[np.float64], flips: bool) -> Any:
-        """Return each feature's similarity to its match in each restart, 1 for the restart kept."""
-        rows = np.ones((len(self.evidence), components.shape[0]))
-        for restart, others in enumerate(self.components):
+    @property
+    def n_components(self) -> list[int]:
+        """The number of features of each restart."""
+        return [codes.shape[1] for codes in self.codes]
+
+    def similarity(self, codes: Any, flips: bool) -> Any:
+        """Return each feature's similarity to its match in each restart, 1 for the restart kept.
+
+        ``codes`` are those of the model that is kept.
+        """
+        rows = np.ones((len(self.evidence), codes.shape[1]))
+        mine = CompactCodes(codes)
+        for restart, others in enumerate(self.codes):
             if restart != self.kept:
-                rows[restart] = match_features(components, others, flips=flips)[1]
+                rows[restart] = match_codes(mine, others, flips=flips)[1]
         return rows
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ibp.agreement import CAME_BACK, IN_PART
+from ibp.agreement import CAME_BACK, IN_PART, RestartAgreement, restarts_of
 from ibp.errors import InvalidValueError
 from ibp.registry import card_of
 from ibp.report import wording
@@ -22,7 +22,7 @@ from ibp.report.measuring import Measurements, measure
 from ibp.report.notes import Notes
 from ibp.report.reading import DataReader, FloatArray, IntArray
 from ibp.report.sampling import Shown, choose, top_columns, worst_first
-from ibp.report.trust import Certainty, RestartAgreement, certainty_of, restarts_of
+from ibp.report.trust import Certainty, certainty_of, limit_of
 
 MAX_ROWS = 300
 WORST_LISTED = 10
@@ -111,8 +111,6 @@ class ReportContent:
         errors = self.row_errors[measured.row_counts > 0]
         typical = float(np.median(errors)) if errors.size else 0.0
         worst = self.shown.worst
-        repeated = restarts.n_restarts > 1
-        lost = (restarts.similarity < IN_PART).all(axis=0)
         unsure: list[int] = []
         if certainty is not None:
             unsure = np.argsort(-certainty.feature_toss_ups, kind="stable")[:3].tolist()
@@ -137,8 +135,13 @@ class ReportContent:
             n_iter=int(self.model.n_iter_),
             seconds=self.seconds,
             n_restarts=restarts.n_restarts,
-            not_returned=np.flatnonzero(lost).tolist() if repeated else [],
-            returned=int((restarts.came_back > 0).sum()) if repeated else None,
+            fewest_and_most=restarts.fewest_and_most,
+            evidence_spread=restarts.evidence_spread,
+            spread_of_gain=restarts.spread_of_gain,
+            returned=int(restarts.came_back.sum()) if restarts.n_restarts > 1 else None,
+            returned_in_part=np.flatnonzero(restarts.in_part).tolist(),
+            not_returned=np.flatnonzero(restarts.lost).tolist(),
+            at_limit=limit_of(self.model, self.notes.method),
             mean_probability=None if certainty is None else certainty.mean_probability,
             toss_ups=None if certainty is None else certainty.toss_ups,
             unsure=unsure,
@@ -291,7 +294,7 @@ class ReportContent:
             "shares": plain(self.measured.on_counts / n_rows),
             "strength": plain(self.strength),
             "agreement": plain(restarts.agreement),
-            "came_back": restarts.came_back.tolist(),
+            "came_back": restarts.times_back.tolist(),
             "confidence": plain(None if certainty is None else certainty.feature_probability),
             "top_names": [self.column_name(column) for column in named],
             "top": [[place[c] for c in columns] for columns in top.tolist()] if named else None,

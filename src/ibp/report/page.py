@@ -136,7 +136,10 @@ def _headline(facts: wording.Facts) -> list[tuple[str, str]]:
     numbers.append((per_row, "feature per row" if per_row == "1" else "features per row"))
     if facts.returned is not None and facts.n_components:
         numbers.append(
-            (f"{facts.returned} of {facts.n_components}", "came back in another restart")
+            (
+                f"{facts.returned} of {facts.n_components}",
+                f"came back in {wording.other_restarts(facts.n_restarts - 1)}",
+            )
         )
     elif facts.mean_probability is not None:
         sure = wording.probability(facts.mean_probability).replace("over ", ">")
@@ -209,18 +212,23 @@ def _restarts(content: ReportContent) -> list[dict[str, Any]]:
 
 
 def _returns(content: ReportContent) -> str:
-    """Which features came back, in a sentence."""
+    """How far the restarts agree, and which features came back, in two sentences."""
     restarts = content.restarts
-    if restarts.n_restarts < 2 or not content.n_components:
+    if restarts.n_restarts < 2:
         return ""
-    strong = restarts.came_back > 0
-    partly = ~strong & (restarts.came_back_partly > 0)
-    always = int((restarts.came_back == restarts.n_restarts - 1).sum())
+    apart = wording.spread(
+        restarts.fewest_and_most, restarts.evidence_spread, restarts.spread_of_gain
+    )
+    said = f"They have {apart}."
+    if not content.n_components:
+        return said
+    n_others = restarts.n_restarts - 1
+    always = int((restarts.times_back == n_others).sum())
+    in_all = f" ({always} in all of them)" if n_others > 2 else ""
     return (
-        f"Of {counted(content.n_components, 'feature')}, {int(strong.sum())} came back "
-        f"clearly in at least one of the {restarts.n_restarts - 1} other restarts ({always} in "
-        f"all of them), {int(partly.sum())} only in part, and "
-        f"{int((~strong & ~partly).sum())} not at all."
+        f"{said} Of {counted(content.n_components, 'feature')}, {int(restarts.came_back.sum())} "
+        f"came back in {wording.other_restarts(n_others)}{in_all}, {int(restarts.in_part.sum())} "
+        f"only in part, and {int(restarts.lost.sum())} not at all."
     )
 
 

@@ -1,4 +1,4 @@
-"""How sure the assignments are, and which features came back in other restarts."""
+"""How sure the assignments are, and whether the number of features is the fit's own."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
-from ibp.agreement import CAME_BACK, IN_PART
+from ibp.registry import card_of
 from ibp.report.measuring import is_on
-from ibp.report.reading import DataReader, FloatArray, IntArray
+from ibp.report.reading import DataReader, FloatArray
 from ibp.report.sampling import sample_rows
 
 MOST_ROWS = 5000
@@ -69,48 +69,31 @@ def certainty_of(reader: DataReader, random_state: int) -> Certainty | None:
 
 
 @dataclass(frozen=True)
-class RestartAgreement:
-    """What the restarts of a fit found, and how far they agree."""
+class Limit:
+    """The limit of a fit that has as many features as it may."""
 
-    evidence: FloatArray  # of each restart
-    n_components: IntArray
-    kept: int  # the one that the model is
-    # Cosine similarity of each feature with its match in every other restart, a row each.
-    similarity: FloatArray
+    n_components: int
+    gain: float | None  # what one more feature would still have gained, in nats, if it is known
+    can_be_left_out: bool  # whether the method finds a number without one
 
     @property
-    def n_restarts(self) -> int:
-        """How many there were, with the one that was kept."""
-        return int(self.evidence.size)
-
-    @property
-    def others(self) -> IntArray:
-        """Numbers of the restarts that were not kept."""
-        return np.delete(np.arange(self.n_restarts), self.kept)
-
-    @property
-    def agreement(self) -> FloatArray | None:
-        """Average similarity of each feature; None if the fit was not repeated."""
-        return self.similarity.mean(axis=0) if self.n_restarts > 1 else None
-
-    @property
-    def came_back(self) -> IntArray:
-        """In how many other restarts each feature came back."""
-        return np.asarray((self.similarity >= CAME_BACK).sum(axis=0))
-
-    @property
-    def came_back_partly(self) -> IntArray:
-        """In how many others something like it did."""
-        partly = (self.similarity >= IN_PART) & (self.similarity < CAME_BACK)
-        return np.asarray(partly.sum(axis=0))
+    def binds(self) -> bool:
+        """Whether more features may be better: unless it is known that the next gains nothing."""
+        return self.gain is None or self.gain > 0
 
 
-def restarts_of(model: Any) -> RestartAgreement:
-    """What a fitted model remembers of its restarts."""
-    kept = int(model.restart_kept_)
-    return RestartAgreement(
-        np.asarray(model.restart_evidence_, dtype=np.float64),
-        np.asarray(model.restart_n_components_, dtype=np.int64),
-        kept,
-        np.delete(np.asarray(model.restart_similarity_, dtype=np.float64), kept, axis=0),
+def limit_of(model: Any, label: str | None = None) -> Limit | None:
+    """The limit that a fitted model is at; None if it has fewer features, or there is no limit.
+
+    ``label`` is that of the method on the command line, some of which need a number.
+    """
+    if model.n_components is None or model.n_components_ < model.n_components:
+        return None
+    gain = getattr(model, "limit_gain_", None)
+    preset = card_of(model).labels.get(label or "")
+    return Limit(
+        int(model.n_components),
+        float(gain) if gain is not None and np.isfinite(gain) else None,
+        None in model._parameter_constraints["n_components"]
+        and (preset is None or preset.n_components != "needed"),
     )

@@ -11,6 +11,7 @@ import numpy as np
 
 from ibp.errors import counted
 from ibp.registry import CARDS, DEFAULT_METHOD
+from ibp.report.trust import Limit
 
 ENDINGS = {
     "converged": "It stopped by itself, because nothing changed any more",
@@ -39,6 +40,10 @@ MANY_TOSS_UPS = 0.05
 # Fewer rows than this share are few to be proven optimal.
 FEW_PROVEN = 0.5
 MOST_RETURNED = 0.8
+# Starts whose evidence differs by more than this share of what features gain end far apart.
+WIDE_SPREAD = 0.01
+# Evidence that differs by less, in nats, is the same.
+NO_SPREAD = 0.05
 FEW_ROWS = 3
 FAR_OUT = 4.0
 MOST_NAMED = 6
@@ -155,8 +160,13 @@ class Facts:
     n_iter: int
     seconds: float | None
     n_restarts: int
+    fewest_and_most: tuple[int, int]  # features of a restart
+    evidence_spread: float | None  # of the restarts, in nats
+    spread_of_gain: float | None  # the same as a share of what features gain
+    returned: int | None  # how many features came back, None if there was one start
+    returned_in_part: list[int]
     not_returned: list[int]
-    returned: int | None
+    at_limit: Limit | None  # None if there may be more features than were found
     mean_probability: float | None
     toss_ups: float | None
     unsure: list[int]
@@ -165,6 +175,42 @@ class Facts:
     worst_ratio: float
     has_held_out: bool
     proven: float | None = None  # share of the rows whose code is known to be the best
+
+
+def other_restarts(n_others: int) -> str:
+    """Where a feature came back that did."""
+    some = {1: "the other restart", 2: "both other restarts"}
+    return some.get(n_others, f"most of the {n_others} other restarts")
+
+
+def spread(
+    fewest_and_most: tuple[int, int], evidence: float | None, share_of_gain: float | None
+) -> str:
+    """How far restarts differ in their number of features and their evidence."""
+    fewest, most = fewest_and_most
+    said = f"{fewest} to {counted(most, 'feature')}"
+    if fewest == most:
+        said = f"{counted(most, 'feature')} each"
+    if evidence is None:
+        return said
+    if evidence < NO_SPREAD:
+        return f"{said} and the same evidence"
+    share = ""
+    if share_of_gain is not None:
+        share = f" ({percent(share_of_gain, 1)} of what the features gain)"
+    return f"{said} and evidence up to {number(evidence)} nats apart{share}"
+
+
+def limit(reached: Limit, name: str) -> str:
+    """What is to be said of a fit at its limit of features, which is set by ``name``."""
+    n = reached.n_components
+    said = f"It has {'the one feature' if n == 1 else f'all {n:,} features'} that it may have"
+    if not reached.binds:
+        return f"{said}, and one more would gain nothing."
+    more = "whether more would be better is not known"
+    if reached.gain is not None:
+        more = f"one more would still gain {number(reached.gain)} nats of evidence"
+    return f"{said}, and {more}: raise {name}{', or leave it out' * reached.can_be_left_out}."
 
 
 def summary(facts: Facts, source: str | None) -> str:
@@ -209,15 +255,22 @@ def advice(facts: Facts) -> list[Advice]:
     found = [*_about_features(facts), *_about_the_fit(facts), *_about_trust(facts)]
     found += _about_predictions(facts)
     if facts.n_components and not any(item.kind == "do" for item in found):
-        found.append(
-            Advice(
-                "good",
-                "Use it",
-                "Nothing here asks for another fit. Write down which row has which feature.",
-                "ibp transform model.ibp DATA -o codes.csv",
-            )
-        )
+        found.append(_use(facts))
     return found
+
+
+def _use(facts: Facts) -> Advice:
+    command = "ibp transform model.ibp DATA -o codes.csv"
+    if _about_restarts(facts).kind == "good":
+        said = "Nothing here asks for another fit. Write down which row has which feature."
+        return Advice("good", "Use it", said, command)
+    return Advice(
+        "look",
+        "Use it with care",
+        "To describe, rebuild and predict rows, all features together will do; do not read much "
+        "into a single one, or into their number.",
+        command,
+    )
 
 
 def _about_features(facts: Facts) -> Iterator[Advice]:
@@ -230,6 +283,8 @@ def _about_features(facts: Facts) -> Iterator[Advice]:
             _fit_again(facts, "--components 5 --restarts 5"),
         )
         return
+    if facts.at_limit is not None:
+        yield _about_the_limit(facts, facts.at_limit)
     if facts.variance_explained < LITTLE_EXPLAINED:
         yield Advice(
             "look",
@@ -244,6 +299,18 @@ def _about_features(facts: Facts) -> Iterator[Advice]:
             f"On in fewer than {FEW_ROWS} rows: more likely the oddity of a row than a "
             "pattern of the data.",
         )
+
+
+def _about_the_limit(facts: Facts, reached: Limit) -> Advice:
+    command = None
+    if reached.binds:
+        command = _fit_again(facts, f"--components {2 * reached.n_components}")
+    return Advice(
+        "do" if reached.gain is not None and reached.binds else "look",
+        "The number of features is the limit that was set",
+        limit(reached, "n_components"),
+        command,
+    )
 
 
 def _or_noise(facts: Facts) -> str:
@@ -270,8 +337,8 @@ def _about_trust(facts: Facts) -> Iterator[Advice]:
         yield Advice(
             "do",
             "See which features come back",
-            "This was fitted once. Features that are really there tend to come back from other "
-            "random starts; accidents do not.",
+            "This was fitted once, and another start may find other features. Those that are "
+            "really there tend to come back from other random starts; accidents do not.",
             _fit_again(facts, "--restarts 5"),
         )
     elif facts.n_components:
@@ -313,23 +380,50 @@ def _about_predictions(facts: Facts) -> Iterator[Advice]:
 
 
 def _about_restarts(facts: Facts) -> Advice:
+    """Whether the fit hangs on its start: good if all features, and nothing else, came back."""
     returned, n_components = facts.returned or 0, facts.n_components
-    clearly = f"{returned} of {n_components} came back clearly in another restart"
+    fewest, most = facts.fewest_and_most
+    where = other_restarts(facts.n_restarts - 1)
+    came_back = f"{returned} of {n_components} came back in {where}"
+    apart = spread(facts.fewest_and_most, facts.evidence_spread, facts.spread_of_gain)
+    have = f"The {facts.n_restarts} restarts have {apart}."
+    doubtful = sorted(facts.returned_in_part + facts.not_returned)
+    if facts.returned_in_part and facts.not_returned:
+        came_back += f", {len(facts.returned_in_part)} in part, {listed(facts.not_returned)} not"
+    elif doubtful:
+        came_back += f", the others {'only in part' if facts.returned_in_part else 'not'}"
     if returned < MOST_RETURNED * n_components:
-        lost = f"; {listed(facts.not_returned)} not at all" if facts.not_returned else ""
         return Advice(
             "look",
             "Other starts find other features",
-            f"Only {clearly}, others in part{lost}. The data allow more than one description; what "
-            "the features say together is safer than any one of them.",
+            f"Only {came_back}. {have} The data allow more than one description; what the features "
+            "say together is safer than any one of them.",
         )
-    if facts.not_returned:
+    if doubtful:
+        return Advice("look", f"Be careful with {listed(doubtful)}", f"{came_back}. {have}")
+    if fewest < most:
         return Advice(
             "look",
-            f"Be careful with {listed(facts.not_returned)}",
-            f"No other restart found anything alike. {clearly}.",
+            "Other starts find another number of features",
+            f"{came_back}, but not only they. {have} How many features there are, these data leave "
+            "open.",
         )
-    return Advice("good", "The features came back", f"{clearly}: they do not hang on the start.")
+    if facts.spread_of_gain is not None and facts.spread_of_gain > WIDE_SPREAD:
+        return Advice(
+            "look",
+            "Starts end far apart",
+            f"{came_back}. {have} More starts may find a better fit.",
+            _fit_again(facts, f"--restarts {4 * facts.n_restarts}"),
+        )
+    if facts.at_limit is not None:
+        return Advice(
+            "look",
+            "The features came back, within the limit",
+            f"{came_back}. {have} With room for more, these features may change, too.",
+        )
+    return Advice(
+        "good", "The features came back", f"{came_back}. {have} They do not hang on the start."
+    )
 
 
 def _fit_again(facts: Facts, options: str) -> str:
