@@ -54,17 +54,23 @@ class Outcome(NamedTuple):
     gain: float
 
 
-def attempt(method: MEIBPMethod, context: Context, state: MEIBPState, move: Move) -> Outcome:
-    """Try a move; the first of its proposals that raises the bound is accepted."""
+def attempt(
+    method: MEIBPMethod, context: Context, state: MEIBPState, move: Move, worth: float = 0.0
+) -> Outcome:
+    """Try a move: the first of its proposals that is worth its while, else the best that is better.
+
+    ``worth`` is a rise of the bound that is not worth looking for a better one.
+    """
     before = method.evidence(context, state).total
+    best = Outcome(state, 0.0)
     for proposal in move.proposals(method, context, state):
         settle(method, context, proposal)
         gain = method.evidence(context, proposal.state).total - before
-        if gain > rounding(before):
-            return Outcome(proposal.state, gain)
-        if context.should_stop():
+        if gain > max(best.gain, rounding(before)):
+            best = Outcome(proposal.state, gain)
+        if best.gain > worth or context.should_stop():
             break
-    return Outcome(state, 0.0)
+    return best
 
 
 def worthwhile(method: MEIBPMethod, context: Context, state: MEIBPState) -> float:

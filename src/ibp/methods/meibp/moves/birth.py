@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ibp.methods.meibp.method import MEIBPMethod
 
 # Features that may be born at once: so many or this part of those there are; after that so many.
-BATCH, PART, FEW = 10, 0.1, 3
+BATCH, PART, FEW = 10, 0.2, 3
 # For each feature of a batch so many candidates, half of them from components, half from rows.
 CANDIDATES = 2
 

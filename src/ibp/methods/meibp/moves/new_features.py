@@ -11,7 +11,7 @@ the feature's mean (else 0), and rho the ratio of the prior's precision to that 
            + ln (N - m)! (m - 1)! / N! + E ln alpha - ln (K + 1).
 
 The gain is that of the bound, but for what intercept and noise may add to it. Candidates are
-climbed with side by side; then the best is taken, what it explains is subtracted, and the others
+climbed with side by side; then the best are taken, what they explain is subtracted, and the others
 look again at what is left.
 """
 
@@ -32,11 +32,12 @@ from ibp.model.intercept import LearnedIntercept
 FloatArray = npt.NDArray[np.float64]
 
 # Rounds of climbing for all candidates, and for those that are left when one has been taken.
-FIRST_ROUNDS, LATER_ROUNDS = 6, 2
+FIRST_ROUNDS, LATER_ROUNDS = 4, 1
+# In so many passes all features of a batch are taken, and those of one pass have no more than this
+# part of what they explain in common with another.
+PASSES, MOST_SHARED = 5, 0.2
 # A feature is not looked for in fewer rows.
 LEAST_ROWS = 2
-# A candidate may cost more than it explains by this part of what it explains: others will answer.
-WORTH_TRYING = 1e9
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,7 @@ class Candidates(NamedTuple):
     location: FloatArray  # (S, D), of the truncated Gaussians in units of the noise
     scale: FloatArray
     mean: FloatArray
-    likelihood: FloatArray  # (S,), what they add to the likelihood
-    gain: FloatArray  # and to the bound
+    gain: FloatArray  # (S,), what each adds to the bound
 
     def take(self, which: npt.NDArray[np.intp]) -> Candidates:
         """Some of them."""
@@ -102,7 +102,6 @@ class Candidates(NamedTuple):
             self.location[which],
             self.scale[which],
             self.mean[which],
-            self.likelihood[which],
             self.gain[which],
         )
 
@@ -115,13 +114,13 @@ def climb(
 ) -> Candidates:
     """Improve candidates, each by itself."""
     y, observed = residuals.values, residuals.observed
-    sums = y.sum(axis=0) if prior.has_intercept else 0.0
+    sums = y.sum(axis=0, dtype=np.float64) if prior.has_intercept else 0.0
     for number in range(rounds + 1):
         z = codes.astype(y.dtype)
-        counts = z.sum(axis=0)
+        counts = z.sum(axis=0, dtype=np.float64)
         share = counts / y.shape[0] if prior.has_intercept else np.zeros(counts.size)
         by_entry = counts[:, None] if observed is None else z.T @ observed
-        total = (z.T @ y - share[:, None] * sums) / residuals.share
+        total = ((z.T @ y).astype(np.float64) - share[:, None] * sums) / residuals.share
         rows = by_entry / residuals.share
         precision = rows * (1.0 - share[:, None]) + prior.factor_ratio
         location, scale = total / precision, precision**-0.5
@@ -131,7 +130,7 @@ def climb(
             break
         squares = (0.5 - share[:, None]) * mean**2 + 0.5 * variance
         norms = squares.sum(axis=1) if observed is None else observed @ squares.T
-        scores = y @ mean.T - norms + prior.log_odds(counts / residuals.share)
+        scores = y @ mean.T.astype(y.dtype) - norms + prior.log_odds(counts / residuals.share)
         codes = scores > 0.0
     likelihood = (
         mean * total - 0.5 * rows * ((1.0 - share[:, None]) * mean**2 + variance)
@@ -151,43 +150,58 @@ def climb(
         - np.log(prior.n_components + 1.0)
     )
     gain[(counts < LEAST_ROWS) | (counts == y.shape[0])] = -np.inf
-    return Candidates(codes, location, scale, mean, likelihood, gain)
+    return Candidates(codes, location, scale, mean, gain)
 
 
 def best_together(
     residuals: Residuals, prior: FeaturePrior, codes: npt.NDArray[np.bool_], most: int
 ) -> Candidates | None:
-    """At most so many features, one after the other, that might raise the bound; None if none might.
+    """At most so many features that might raise the bound together; None if there are none.
 
-    The residuals are used up.
+    The best are taken, as long as none explains what another does; what they explain is subtracted,
+    and the rest look again. The residuals are used up.
     """
     taken: list[Candidates] = []
     candidates = climb(residuals, prior, codes, FIRST_ROUNDS)
-    while len(taken) < most and candidates.gain.size:
-        best = int(np.argmax(candidates.gain))
-        if not candidates.gain[best] > -WORTH_TRYING * candidates.likelihood[best]:
-            break
-        chosen = candidates.take(np.array([best]))
+    room = most
+    while room and np.isfinite(candidates.gain).any():
+        best = apart(candidates, min(room, -(-most // PASSES)))
+        chosen = candidates.take(best)
         taken.append(chosen)
-        subtract(residuals, prior, chosen)
-        left = candidates.gain > -np.inf
-        left[best] = False
-        if len(taken) < most:
+        room -= best.size
+        if room:
+            subtract(residuals, prior, chosen)
+            left = np.isfinite(candidates.gain)
+            left[best] = False
             candidates = climb(residuals, prior, candidates.codes[:, left], LATER_ROUNDS)
     if not taken:
         return None
     return Candidates(
         np.hstack([one.codes for one in taken]),
-        *(np.concatenate([one[part] for one in taken]) for part in range(1, 6)),
+        *(np.concatenate([one[part] for one in taken]) for part in range(1, 5)),
     )
 
 
-def subtract(residuals: Residuals, prior: FeaturePrior, feature: Candidates) -> None:
-    """What is left of the residuals when one feature has explained its part."""
-    z = feature.codes.astype(np.float64)
+def apart(candidates: Candidates, most: int) -> npt.NDArray[np.intp]:
+    """The best candidates of which none explains much of what another does."""
+    z = candidates.codes.astype(np.float32)
+    shared = np.abs((z.T @ z) * (candidates.mean @ candidates.mean.T))
+    own = np.maximum(np.diagonal(shared), 1e-300)
+    chosen: list[int] = []
+    for one in np.argsort(-candidates.gain, kind="stable"):
+        if len(chosen) == most or not np.isfinite(candidates.gain[one]):
+            break
+        if (shared[one, chosen] < MOST_SHARED * np.minimum(own[one], own[chosen])).all():
+            chosen.append(int(one))
+    return np.array(chosen, dtype=np.intp)
+
+
+def subtract(residuals: Residuals, prior: FeaturePrior, features: Candidates) -> None:
+    """What is left of the residuals when some features have explained their part."""
+    z = features.codes.astype(residuals.values.dtype)
     if prior.has_intercept:
-        z = z - z.mean()
-    explained = z @ feature.mean
+        z = z - z.mean(axis=0)
+    explained = z @ features.mean.astype(z.dtype)
     if residuals.observed is not None:
         explained *= residuals.observed
     residuals.values[:] -= explained

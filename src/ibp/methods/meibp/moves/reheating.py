@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from ibp.methods.context import Context
 from ibp.methods.meibp.moves.base import Proposal, attempt, worthwhile
 from ibp.methods.meibp.moves.birth import Birth
@@ -21,9 +23,11 @@ from ibp.methods.meibp.state import MEIBPState
 if TYPE_CHECKING:
     from ibp.methods.meibp.method import MEIBPMethod
 
-# The noise variance is raised by this factor, for so many sweeps if it is not learned; sweeps in
-# which it comes down.
-HEAT, HOT_SWEEPS, COOLING_SWEEPS = 10.0, 4, 12
+# Factors by which the noise variance is raised, one after the other if the first is in vain: on
+# digits a factor of ten leaves three quarters of the features, and one of a hundred a quarter.
+HEATS = (10.0, 5.0)
+# Sweeps that the noise has to come down in; if it is not learned, it does so after so many.
+COOLING_SWEEPS, HOT_SWEEPS = 12, 4
 # Where nearly all rows have a code that is proven to be the best, there is nothing to reheat for.
 PROVEN = 0.99
 
@@ -36,30 +40,39 @@ class Reheating:
     def proposals(
         self, method: MEIBPMethod, context: Context, state: MEIBPState
     ) -> Iterator[Proposal]:
-        """One proposal."""
+        """A hot one, then a warm one."""
         if state.n_components == 0 or state.n_proven > PROVEN * state.assignments.shape[0]:
             return
-        changed = state.copy()
-        known = changed.hyperparameters
-        changed.hyperparameters = heated(known)
-        changed.begin_again()
-        for number in range(COOLING_SWEEPS):
-            if number == HOT_SWEEPS:
-                changed.hyperparameters = cooled(changed.hyperparameters, known)
+        for heat in HEATS:
+            changed = reheated(method, context, state, heat)
             if context.should_stop():
                 return
+            yield Proposal(changed)
+
+
+def reheated(
+    method: MEIBPMethod, context: Context, state: MEIBPState, heat: float
+) -> MEIBPState:
+    """A state of which the noise has been raised and has come down again, with births since."""
+    changed = state.copy()
+    known = changed.hyperparameters
+    changed.hyperparameters = heated(known, heat)
+    changed.begin_again()
+    for number in range(COOLING_SWEEPS):
+        if number == HOT_SWEEPS:
+            changed.hyperparameters = cooled(changed.hyperparameters, known)
+        if not context.should_stop():
             method.improve(context, changed)
-        worth = worthwhile(method, context, changed)
-        while not context.should_stop():
-            changed, gain = attempt(method, context, changed, Birth())
-            if not gain > worth:
-                break
-        yield Proposal(changed)
+    worth = worthwhile(method, context, changed)
+    gain = np.inf
+    while gain > worth and not context.should_stop():
+        changed, gain = attempt(method, context, changed, Birth())
+    return changed
 
 
-def heated(hyperparameters: Any) -> Any:
+def heated(hyperparameters: Any, heat: float) -> Any:
     """The same with more noise."""
-    return replace(hyperparameters, noise_precision=hyperparameters.noise_precision.divided(HEAT))
+    return replace(hyperparameters, noise_precision=hyperparameters.noise_precision.divided(heat))
 
 
 def cooled(hyperparameters: Any, before: Any) -> Any:

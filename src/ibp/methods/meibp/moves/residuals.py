@@ -95,8 +95,9 @@ def residuals(context: Context, state: MEIBPState) -> Residuals:
     if n > most:
         rows = np.sort(context.rng.choice(n, most, replace=False))
     pieces = [rows[part] for part in ranges(rows.size, PIECE_ROWS)]
-    values = np.empty((rows.size, d))
-    observed = None if observations.complete else np.ones((rows.size, d))
+    # Single precision does: what is found here only makes a proposal.
+    values = np.empty((rows.size, d), dtype=np.float32)
+    observed = None if observations.complete else np.ones((rows.size, d), dtype=np.float32)
     made = context.executor.map(residual_piece, residual_task(context, state), pieces)
     for part, (block, seen) in zip(ranges(rows.size, PIECE_ROWS), made, strict=True):
         values[part] = block

@@ -43,7 +43,7 @@ def try_next(method: MEIBPMethod, context: Context, state: MEIBPState) -> Tried:
     while moves_left(state):
         move = MOVES[state.next_move]
         context.announce(move.name)
-        changed, gain = attempt(method, context, state, move)
+        changed, gain = attempt(method, context, state, move, worth)
         if gain > 0.0:
             changed.next_move = 0 if gain > worth else state.next_move + 1
             changed.n_changed = -1
