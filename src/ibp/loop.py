@@ -18,15 +18,15 @@ import numpy.typing as npt
 from ibp import stopping
 from ibp.blas import single_threaded_blas
 from ibp.data import Observations
-from ibp.methods.base import Method, SweepRecord
+from ibp.methods.base import Method, SweepRecord, UnitingMethod
 from ibp.methods.context import Context
 from ibp.parallel import Executor, Threads
 
 StateT = TypeVar("StateT")
 Ending = Literal["converged", "max_iter", "time_limit", "callback", "interrupted"]
-# The fields of a record that are numbers or words, and the types of their arrays in the history.
-DTYPES: dict[type, Any] = {float: np.float64, int: np.int64, str: np.str_}
-RECORDED = {
+# The fields of a record that are numbers, and the types of their arrays in the history.
+DTYPES = {float: np.float64, int: np.int64}
+NUMBERS = {
     name: DTYPES[kind] for name, kind in get_type_hints(SweepRecord).items() if kind in DTYPES
 }
 
@@ -75,7 +75,7 @@ class History:
         """Return plain arrays by name, with one entry per sweep."""
         arrays: dict[str, npt.NDArray[Any]] = {
             name: np.array([getattr(sweep, name) for sweep in self.sweeps], dtype=dtype)
-            for name, dtype in RECORDED.items()
+            for name, dtype in NUMBERS.items()
         }
         arrays["seconds"] = np.array(self.seconds, dtype=np.float64)
         for name in self.sweeps[0].values if self.sweeps else ():
@@ -202,11 +202,14 @@ def run(
             current = fit.run_once(restart, rng)
             for observer in observers:
                 observer.restart_ended(current)
+            other = current
             if best is None or current.evidence > best.evidence:
-                best = current
+                best, other = current, best or current
             if current.ending in ("interrupted", "time_limit", "callback"):
                 best.interrupted = current.ending == "interrupted"
                 break
+            if other is not best:
+                fit.unite(best, other)
     assert best is not None
     return best
 
@@ -239,7 +242,9 @@ class _Fit(Generic[StateT]):
         """Run the method from one start."""
         for observer in self.observers:
             observer.restart_begins()
-        context = Context(self.observations, rng, self.executor, self.should_stop, self.announce)
+        context = Context(
+            self.observations, rng, self.executor, self.should_stop, self.announce, restart
+        )
         state = self.method.init(context)
         initial = self.method.report(context, state)
         history = History()
@@ -274,6 +279,15 @@ class _Fit(Generic[StateT]):
             if sweep.finished or (at_end and not sweep.unfinished):
                 return so_far("converged")
         return so_far("max_iter")
+
+    def unite(self, best: Run[StateT], other: Run[StateT]) -> None:
+        """Let the better of two runs take over what the other found, if the method can do that."""
+        if not isinstance(self.method, UnitingMethod):
+            return
+        record = self.method.unite(best.context, best.state, other.state)
+        if record is not None:
+            best.history.append(record, self.stopwatch.seconds())
+            best.evidence = record.evidence
 
     def _told_to_end(self, progress: Progress) -> bool:
         """Tell all who watch of a sweep, and return whether one of them wants the fit to end."""

@@ -22,7 +22,7 @@ from ibp.errors import InvalidValueError, ModelFileError
 from ibp.registry import CARDS, card_of
 
 FORMAT = "ibp-model"
-VERSION = 4
+VERSION = 5
 
 
 class SavedArray(NamedTuple):
@@ -41,6 +41,8 @@ def save_model(
         raise InvalidValueError(f"notes_ must be a dictionary; it is {model.notes_!r}")
     names = getattr(model, "feature_names_in_", None)
     values = {name: _plain(getattr(model, name)) for name in _declared(model, "values")}
+    known = {name: _plain(getattr(model, name)) for name in _declared(model, "optional_values")}
+    values |= {name: value for name, value in known.items() if value is not None}
     header = {
         "format": FORMAT,
         "version": VERSION,
@@ -149,6 +151,8 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
         _complete_older(header, arrays)
     known = estimator_class._get_param_names()
     parameters = {k: v for k, v in header["parameters"].items() if k in known}
+    if header["version"] < 5 and "moves" in known:  # which knew none
+        parameters["moves"] = False
     if header["version"] < 4 and "noise" in known:  # which knew no other
         parameters["noise"] = "shared"
         header["scalars"].setdefault("resolution_", 0.0)
@@ -162,6 +166,9 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
     for name, kind in _declared(model, "values").items():
         if name not in by_column:
             setattr(model, name, _checked(header["scalars"][name], kind, name))
+    for name, kind in _declared(model, "optional_values").items():
+        value = header["scalars"].get(name)
+        setattr(model, name, None if value is None else _checked(value, kind, name))
     sizes = {
         "K": model.n_components_,
         "D": model.n_features_in_,
@@ -192,8 +199,8 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
         values = arrays[f"history_{name}"]
         if values.shape != (model.n_iter_,):
             raise ValueError(f"the history of {name} has shape {values.shape}")
-        if values.dtype.kind not in "if":
-            raise ValueError(f"the history of {name} is not numeric")
+        if values.dtype.kind not in ("U" if name == "move" else "if"):
+            raise ValueError(f"the history of {name} is of type {values.dtype}")
         model.history_[name] = values
     if header["feature_names"] is not None:
         names = _checked(header["feature_names"], list, "the list of feature names")

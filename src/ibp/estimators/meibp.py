@@ -206,7 +206,7 @@ default="exact"
             ],
             "node_budget": [Interval(Integral, 1, None, closed="left")],
             "row_start": [StrOptions({"current", "empty"})],
-            "init": init_constraint("spectral", "random"),
+            "init": init_constraint("auto", "spectral", "random"),
             "block_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
             "shuffle": ["boolean"],
             "moves": ["boolean"],
@@ -214,6 +214,10 @@ default="exact"
     )
     saved_by_column: ClassVar[tuple[str, ...]] = ("noise_std_", "factor_std_", "resolution_")
     saved_values: ClassVar[dict[str, type]] = {"resolution_": float}
+    saved_optional_values: ClassVar[dict[str, type]] = {
+        "baseline_evidence_": float,
+        "limit_gain_": float,
+    }
     saved_arrays: ClassVar[dict[str, SavedArray]] = {
         "factor_location_": SavedArray(np.float64, "KD"),
         "factor_scale_": SavedArray(np.float64, "KD", negative=False),
@@ -234,7 +238,7 @@ default="exact"
         optimizer: str = "exact",
         node_budget: int = 1000,
         row_start: Literal["current", "empty"] = "current",
-        init: Any = "spectral",
+        init: Any = "auto",
         block_size: int | Literal["auto"] = "auto",
         shuffle: bool = False,
         moves: bool = True,
@@ -342,6 +346,8 @@ default="exact"
         return None
 
     def _keep_state(self, method: Any, context: Any, state: Any) -> None:
+        from ibp.methods.meibp.moves.base import without_features
+
         observations: Observations = context.observations
         from_layout, unit = observations.layout.restore, observations.unit
         constant = observations.summary.means if self.fit_intercept else 0.0
@@ -366,6 +372,9 @@ default="exact"
         bound = method.bound(context, state, state.entropies(context))
         evidence = bound.evidence_in_data_units()
         self.evidence_ = float(evidence.total)
+        bare = without_features(method, context, state) - observations.log_units
+        self.baseline_evidence_: float | None = float(bare)
+        self.limit_gain_: float | None = state.limit_gain
         self.evidence_parts_ = {name: float(value) for name, value in vars(evidence).items()}
 
     def _predictive_std(self) -> Any:
@@ -381,14 +390,22 @@ default="exact"
 
     def _start(self, observations: Observations) -> tuple[Any, int]:
         """The start, and the number of features to expect."""
-        from ibp.methods.meibp.automatic_start import AutomaticStart, SampledRandomStart
+        from ibp.methods.meibp.automatic_start import (
+            AlternatingStart,
+            AutomaticStart,
+            SampledRandomStart,
+        )
         from ibp.methods.meibp.random_start import RandomStart
 
         if isinstance(self.init, str):
             if self.init == "random" and self.n_components is not None:
                 return RandomStart(int(self.n_components)), int(self.n_components)
-            kind = AutomaticStart if self.init == "spectral" else SampledRandomStart
-            sampled = kind(self.n_components)
+            kinds = {
+                "auto": AlternatingStart,
+                "spectral": AutomaticStart,
+                "random": SampledRandomStart,
+            }
+            sampled = kinds[self.init](self.n_components)
             return sampled, sampled.most_components(observations.n_samples)
         if isinstance(self.init, dict):
             start = self._start_from_dict(self.init, observations)
@@ -411,17 +428,21 @@ default="exact"
     def _start_from_dict(self, init: dict[str, Any], observations: Observations) -> Any:
         from ibp.methods.meibp.start import GivenStart
 
+        from ibp.methods.meibp.automatic_start import CodesStart
+
         needed = {"Z", "mu", "sigma"}
         allowed = needed | ({"intercept"} if self.fit_intercept else set())
-        if not needed <= set(init) <= allowed:
+        if set(init) != {"Z"} and not needed <= set(init) <= allowed:
             also = " and may have 'intercept'" if self.fit_intercept else ""
             raise InvalidValueError(
-                f"init must have the keys 'Z', 'mu' and 'sigma'{also}; it has "
+                f"init must have the key 'Z' alone, or 'Z', 'mu' and 'sigma'{also}; it has "
                 f"{', '.join(repr(k) for k in init)}."
             )
         codes = check_codes(init["Z"], observations.n_samples)
         if not np.isin(codes, (0, 1)).all():
             raise InvalidValueError("init['Z'] must hold zeros and ones only.")
+        if "mu" not in init:
+            return CodesStart(codes.astype(np.uint8))
         shape = (codes.shape[1], observations.layout.n_columns)
         location, scale = (check_numbers(init, key, shape) for key in ("mu", "sigma"))
         if not (scale > 0).all():

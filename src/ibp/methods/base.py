@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from ibp.methods.context import Context
 
@@ -29,16 +29,12 @@ class SweepRecord:
     proven : float
         Fraction of the rows whose optimum was proven, against the factors and counts that it was
         sought with; 0 for methods and optimisers that prove nothing.
-    move : str
-        The move that was accepted after the sweep, if the method has any: "birth", "merge" ...
-    move_gain : float
-        By how much it raised the evidence.
     finished : bool
         Whether the method itself has nothing more to do.
     unfinished : bool
         Whether it has something left to try, so that no rule may take the run for converged.
     values : dict
-        Further numbers for the history, by name; the same names after every sweep.
+        Further numbers or words for the history, by name; the same names after every sweep.
     """
 
     evidence: float
@@ -46,11 +42,9 @@ class SweepRecord:
     n_changed: int
     train_log_likelihood: float
     proven: float = 0.0
-    move: str = ""
-    move_gain: float = 0.0
     finished: bool = False
     unfinished: bool = False
-    values: dict[str, float] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
 
 
 def relative_change(new: float, old: float) -> float:
@@ -84,4 +78,16 @@ class Method(Protocol[StateT]):
 
     def report(self, context: Context, state: StateT) -> SweepRecord:
         """Evaluate a state."""
+        ...
+
+
+@runtime_checkable
+class UnitingMethod(Protocol):
+    """A method that can put together what two of its runs found."""
+
+    def unite(self, context: Context, state: Any, other: Any) -> SweepRecord | None:
+        """Let a state take over what it can use of another one of the same rows, in place.
+
+        Returns None if there is nothing.
+        """
         ...

@@ -36,6 +36,8 @@ class Context:
         Long work asks it now and then and, told so, ends early in a usable state.
     announce : callable
         Is told in a word what is about to be tried, for those who watch.
+    restart : int
+        Which of a fit's starts this is, from 1.
     """
 
     observations: Observations
@@ -43,3 +45,4 @@ class Context:
     executor: Executor = field(default_factory=Threads)
     should_stop: Callable[[], bool] = never
     announce: Callable[[str], None] = unheard
+    restart: int = 1

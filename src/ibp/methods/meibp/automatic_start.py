@@ -133,6 +133,22 @@ class AutomaticStart(SampledStart):
             trial.run(RandomStart(max(n_components, 1)))
 
 
+@dataclass(frozen=True)
+class AlternatingStart:
+    """Spectral and random in turn, from one start of a fit to the next."""
+
+    n_components: int | None
+
+    def most_components(self, n_samples: int) -> int:
+        """Features to start with at most."""
+        return AutomaticStart(self.n_components).most_components(n_samples)
+
+    def draw(self, method: MEIBPMethod, context: Context) -> StartingPoint:
+        """A starting point."""
+        kind = AutomaticStart if context.restart % 2 else SampledRandomStart
+        return kind(self.n_components).draw(method, context)
+
+
 def describe(codes: SpectralCodes) -> tuple[int, bool]:
     """How many components were found, and whether they are two-valued by and large."""
     n_found = codes.separation.size
@@ -170,9 +186,7 @@ class Trial:
         context = self.context
         if self.best is not None and context.should_stop():
             return False
-        method = replace(
-            self.method, start=start, settling_updates=TRIAL_SETTLING, moves=False
-        )
+        method = replace(self.method, start=start, settling_updates=TRIAL_SETTLING, moves=False)
         state = method.init(context)
         for _ in range(TRIAL_SWEEPS):
             if context.should_stop() or method.step(context, state).n_changed == 0:

@@ -21,7 +21,7 @@ from ibp.methods.chunks import in_chunks
 from ibp.methods.context import Context
 from ibp.methods.meibp.blocks import exact_search, update_block
 from ibp.methods.meibp.moves.base import worthwhile
-from ibp.methods.meibp.moves.schedule import Tried, moves_left, try_next
+from ibp.methods.meibp.moves.schedule import Tried, moves_left, take_over, try_next
 from ibp.methods.meibp.start import Start
 from ibp.methods.meibp.state import MEIBPState, by_column
 from ibp.model import AnyHyperparameters, Bound, Evidence, Factors, Intercept, first_intercept
@@ -121,8 +121,19 @@ class MEIBPMethod:
                 moved = try_next(self, context, state)
                 state.last_evidence += moved.gain
         record = self.report(context, state, n_changed)
+        if not self.moves:
+            return record
         open_moves = self.moving(state) or bool(moved.name)
-        return replace(record, move=moved.name, move_gain=moved.gain, unfinished=open_moves)
+        return replace(record, unfinished=open_moves, values=moved.values())
+
+    def unite(self, context: Context, state: MEIBPState, other: MEIBPState) -> SweepRecord | None:
+        """Take over features of another run, as long as that raises the bound."""
+        if not self.moves:
+            return None
+        united = take_over(self, context, state, other)
+        if not united.name:
+            return None
+        return replace(self.report(context, state), values=united.values())
 
     def improve(
         self, context: Context, state: MEIBPState, rows: npt.NDArray[np.int64] | None = None

@@ -49,6 +49,9 @@ class MEIBPState(State):
     n_proven: int = 0  # rows that it proved to be optimal
     next_move: int = 0  # which move of the schedule is to be tried next
     last_evidence: float = -np.inf  # the bound after the last sweep or move
+    limit_gain: float | None = (
+        None  # what one feature beyond the limit would gain, if that is known
+    )
 
     @classmethod
     def from_parts(

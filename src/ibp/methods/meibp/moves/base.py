@@ -24,6 +24,7 @@ IntArray = npt.NDArray[np.int64]
 # Sweeps after which a changed state is judged. What is to come of it shows by then: on digits the
 # next three sweeps add a tenth to what the first three gained.
 SETTLING_SWEEPS = 3
+LEAST_WORTH = 10.0
 # Updates of intercept and noise that a model without features needs.
 UPDATES_WITHOUT_FEATURES = 5
 
@@ -76,10 +77,11 @@ def attempt(
 def worthwhile(method: MEIBPMethod, context: Context, state: MEIBPState) -> float:
     """The least rise of the bound that a move is repeated for, in nats.
 
-    It is a part of what the features together have raised the bound by.
+    It is a part of what the features together have raised the bound by, and not so little that
+    nobody would call it evidence.
     """
     gain = method.evidence(context, state).total - without_features(method, context, state)
-    return method.tol * max(gain, 0.0)
+    return max(method.tol * gain, LEAST_WORTH)
 
 
 def without_features(method: MEIBPMethod, context: Context, state: MEIBPState) -> float:

@@ -57,11 +57,23 @@ class Birth:
                     yield Proposal(born)
 
 
-def with_births(context: Context, state: MEIBPState, most: int) -> MEIBPState | None:
-    """A state with up to so many features more; None if there is nothing to find."""
+def with_births(
+    context: Context,
+    state: MEIBPState,
+    most: int,
+    codes_to_try: npt.NDArray[np.uint8] | None = None,
+) -> MEIBPState | None:
+    """A state with up to so many features more; None if there is nothing to find.
+
+    They are looked for in the residual, or among features that are known from elsewhere.
+    """
     left = residuals(context, state)
     prior = FeaturePrior.of(state)
-    found = best_together(left, prior, seeds(context, left, most), most)
+    if codes_to_try is None:
+        candidates = seeds(context, left, most)
+    else:
+        candidates = codes_to_try[left.rows].astype(bool)
+    found = best_together(left, prior, candidates, most)
     if found is None or context.should_stop():
         return None
     codes = found.codes if left.share == 1.0 else place_all(context, state, prior, found)

@@ -132,9 +132,9 @@ def climb(
         norms = squares.sum(axis=1) if observed is None else observed @ squares.T
         scores = y @ mean.T.astype(y.dtype) - norms + prior.log_odds(counts / residuals.share)
         codes = scores > 0.0
-    likelihood = (
-        mean * total - 0.5 * rows * ((1.0 - share[:, None]) * mean**2 + variance)
-    ).sum(axis=1)
+    likelihood = (mean * total - 0.5 * rows * ((1.0 - share[:, None]) * mean**2 + variance)).sum(
+        axis=1
+    )
     d = y.shape[1]
     factor = (
         0.5 * (prior.mean_log_ratio + d * np.log(2.0 / np.pi))

@@ -50,9 +50,7 @@ class Reheating:
             yield Proposal(changed)
 
 
-def reheated(
-    method: MEIBPMethod, context: Context, state: MEIBPState, heat: float
-) -> MEIBPState:
+def reheated(method: MEIBPMethod, context: Context, state: MEIBPState, heat: float) -> MEIBPState:
     """A state of which the noise has been raised and has come down again, with births since."""
     changed = state.copy()
     known = changed.hyperparameters

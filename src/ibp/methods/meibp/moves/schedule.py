@@ -7,7 +7,10 @@ What counts is the bound and never the clock, so that the same seed gives the sa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from ibp.methods.context import Context
 from ibp.methods.meibp.moves.base import Move, attempt, worthwhile
@@ -17,6 +20,7 @@ from ibp.methods.meibp.moves.merge import Merge
 from ibp.methods.meibp.moves.reheating import Reheating
 from ibp.methods.meibp.moves.removal import Removal
 from ibp.methods.meibp.moves.split import Split
+from ibp.methods.meibp.moves.union import Union
 from ibp.methods.meibp.state import MEIBPState
 
 if TYPE_CHECKING:
@@ -30,6 +34,10 @@ class Tried(NamedTuple):
 
     name: str = ""
     gain: float = 0.0
+
+    def values(self) -> dict[str, Any]:
+        """For the history."""
+        return {"move": self.name, "move_gain": self.gain}
 
 
 def moves_left(state: MEIBPState) -> bool:
@@ -52,4 +60,25 @@ def try_next(method: MEIBPMethod, context: Context, state: MEIBPState) -> Tried:
         if context.should_stop():
             break
         state.next_move += 1
+    if not moves_left(state) and state.n_components == method.limit:
+        state.limit_gain = gain_of_one_more(method, context, state)
     return Tried()
+
+
+def gain_of_one_more(method: MEIBPMethod, context: Context, state: MEIBPState) -> float:
+    """What the bound would gain by one feature more than there may be."""
+    beyond = replace(method, limit=state.n_components + 1)
+    return attempt(beyond, context, state, Birth()).gain
+
+
+def take_over(method: MEIBPMethod, context: Context, state: MEIBPState, other: MEIBPState) -> Tried:
+    """Let a state have what it can use of the features of another one."""
+    worth = worthwhile(method, context, state)
+    total, gain = 0.0, np.inf
+    context.announce(Union.name)
+    while gain > worth and not context.should_stop():
+        changed, gain = attempt(method, context, state, Union(other.assignments), worth)
+        total += gain
+        if gain > 0.0:
+            vars(state).update(vars(changed))
+    return Tried(Union.name, total) if total > 0.0 else Tried()
