@@ -400,7 +400,7 @@ default="exact"
         if isinstance(self.init, str):
             if self.init == "random" and self.n_components is not None:
                 return RandomStart(int(self.n_components)), int(self.n_components)
-            kinds = {
+            kinds: dict[str, Any] = {
                 "auto": AlternatingStart,
                 "spectral": AutomaticStart,
                 "random": SampledRandomStart,
@@ -426,9 +426,8 @@ default="exact"
         return self._start_from_dict(given, observations)
 
     def _start_from_dict(self, init: dict[str, Any], observations: Observations) -> Any:
-        from ibp.methods.meibp.start import GivenStart
-
         from ibp.methods.meibp.automatic_start import CodesStart
+        from ibp.methods.meibp.start import GivenStart
 
         needed = {"Z", "mu", "sigma"}
         allowed = needed | ({"intercept"} if self.fit_intercept else set())

@@ -19,8 +19,8 @@ from scipy.special import digamma, gammaln
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-# Per column of Z a small number, as `column_names` gives them, or a row of numbers of any kind, such
-# as hashes: the same for equal columns.
+# Per column of Z a small number, as `column_names` gives them, or a row of numbers of any kind,
+# such as hashes: the same for equal columns.
 ColumnNames = npt.NDArray[Any]
 
 

@@ -1,1 +1,1 @@
-"""Moves that add, split, merge, exchange and drop features: where a sweep over the rows ends, these go on."""
+"""Moves that add, split, merge, exchange and drop features, for when sweeps have come to rest."""

@@ -1,4 +1,4 @@
-"""What a move is, and how one is tried: propose a changed state, let it settle, keep it if it is better.
+"""What a move is, and how one is tried: change a state, let it settle, keep it if it is better.
 
 A move never touches the state that it starts from. So a move that is not accepted leaves it as it
 was, bit for bit, and one that is accepted raises the bound.
@@ -118,7 +118,7 @@ def rows_with(state: MEIBPState, features: npt.ArrayLike) -> IntArray:
 def disjoint(pairs: npt.NDArray[np.int64], most: int) -> list[tuple[int, int]]:
     """The first so many pairs that have no feature in common with one before."""
     taken: set[int] = set()
-    chosen = []
+    chosen: list[tuple[int, int]] = []
     for first, second in pairs:
         if len(chosen) == most:
             break

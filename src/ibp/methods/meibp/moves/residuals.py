@@ -36,7 +36,7 @@ class Residuals:
     ----------
     rows : ndarray of shape (n,)
         Their numbers.
-    values : ndarray of shape (n, D)
+    values : ndarray of shape (n, D), float32
         (x - b - z A) / noise in layout order, zero where missing.
     observed : ndarray of shape (n, D) or None
         One where an entry is observed, else zero; None if nothing is missing.
@@ -45,8 +45,8 @@ class Residuals:
     """
 
     rows: IntArray
-    values: FloatArray
-    observed: FloatArray | None
+    values: npt.NDArray[np.float32]
+    observed: npt.NDArray[np.float32] | None
     share: float
 
 
@@ -83,7 +83,7 @@ def residual_piece(task: ResidualTask, rows: Any) -> tuple[FloatArray, FloatArra
         task.observations, task.mean, task.intercept, task.codes, rows
     )
     residual /= task.unit
-    return residual, None if missing is None else 1.0 - missing
+    return residual, None if missing is None else (~missing).astype(np.float64)
 
 
 def residuals(context: Context, state: MEIBPState) -> Residuals:
