@@ -83,6 +83,46 @@ def test_fewer_than_four_with_the_defaults_only_if_the_bound_is_higher():
     assert found.evidence_ >= MEIBP(init=four).fit(images.data).evidence_
 
 
+def random_codes(n_samples, n_components):
+    rng = np.random.default_rng(n_components)
+    return (rng.random((n_samples, n_components)) < 0.4).astype(np.uint8)
+
+
+def columns(codes):
+    """The features as a set of columns."""
+    return {column.tobytes() for column in np.ascontiguousarray(codes.T, dtype=np.uint8)}
+
+
+@pytest.mark.parametrize(("n_samples", "noise_std"), [(600, 0.5), (1000, 0.3)])
+def test_always_four_wherever_the_start_is(n_samples, noise_std):
+    images = make_block_images(n_samples, noise_std=noise_std, random_state=1)
+    default = MEIBP(random_state=0).fit(images.data)
+    assert default.n_components_ == 4
+    gained = default.evidence_ - default.baseline_evidence_
+    for n_components in (0, 1, 4, 20, 60):
+        start = {"Z": random_codes(n_samples, n_components)}
+        model = MEIBP(init=start, random_state=0).fit(images.data)
+        assert model.n_components_ == 4, n_components
+        assert abs(model.evidence_ - default.evidence_) < 0.005 * gained, n_components
+        assert np.mean(default.assignments_.sum(axis=1) != model.assignments_.sum(axis=1)) < 0.02
+
+
+def test_more_features_than_a_start_has_are_found_without_a_number():
+    rng = np.random.default_rng(0)
+    Z = (rng.random((600, 60)) < 0.1).astype(np.uint8)
+    X = Z @ np.kron(np.eye(60), np.ones(2)) + 0.05 * rng.normal(size=(600, 120))
+    numbers = []
+
+    def all_found(progress):
+        numbers.append(progress.n_components)
+        return columns(Z) <= columns(progress.state.assignments)
+
+    model = MEIBP(callbacks=all_found, random_state=0).fit(X)
+    assert model.ending_ == "callback"
+    assert numbers[0] <= 50  # they were not all there from the start
+    assert model.n_components_ <= 70
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("noise", "most"), [("per_column", NOISE_BELOW_THE_FEATURES), ("shared", 1.0)]
