@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 SAMPLE_ROWS, ROWS_PER_FEATURE = 5_000, 100
 # Without a number of features given, start with at most so many.
 MOST_COMPONENTS = 50
+# Unless the components are two-valued, and then up to so many, with so many rows for each.
+MOST_TWO_VALUED, ROWS_PER_DIRECTION = 256, 10
 # Components are taken for two-valued if their two modes explain this share of their variance.
 TWO_VALUED = 0.85
 TRIAL_SWEEPS, TRIAL_SETTLING, TRIAL_BUDGET = 5, 3, 16
@@ -119,9 +121,16 @@ class AutomaticStart(SampledStart):
     def compete(self, trial: Trial, most: int) -> None:
         """Try candidates, the likelier ones first, until one is good enough.
 
-        As many components as there are eigenvalues above the noise edge compete with as many as
-        there may be. Unless the better ones are two-valued, they compete with a random start.
+        Without a limit, components above the noise edge are taken however many they are if they
+        are two-valued. Else as many as there are above the noise edge compete with as many as a
+        start has at most, and unless the better ones are two-valued, with a random start.
         """
+        if self.n_components is None:
+            n_rows = trial.context.observations.n_samples
+            codes = trial.spectral_codes(None, min(MOST_TWO_VALUED, n_rows // ROWS_PER_DIRECTION))
+            if codes.separation.size > most and describe(codes)[1]:
+                trial.run(CodesStart(codes.assignments))
+                return
         codes = trial.spectral_codes(None, most)
         trial.run(CodesStart(codes.assignments))
         n_components, two_valued = describe(codes)

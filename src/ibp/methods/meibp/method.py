@@ -107,10 +107,10 @@ class MEIBPMethod:
     def step(self, context: Context, state: MEIBPState) -> SweepRecord:
         """One sweep, as `improve` makes it; then a move if there was little to improve.
 
-        Where the last sweep changed nothing and no move since, another would change nothing, and is
-        left out.
+        Between moves that fail, a sweep that would change nothing is left out. When none is left,
+        sweeps go on with their full budget until they have come to rest.
         """
-        at_rest = self.moves and state.n_changed == 0
+        at_rest = self.moving(state) and state.n_changed == 0
         n_changed = 0 if at_rest else self.improve(context, state)
         moved = Tried()
         if self.moving(state):

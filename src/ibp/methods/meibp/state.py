@@ -48,6 +48,7 @@ class MEIBPState(State):
     n_changed: int = -1  # bits that the last sweep changed; -1 if something else has changed since
     n_proven: int = 0  # rows that it proved to be optimal
     next_move: int = 0  # which move of the schedule is to be tried next
+    n_reheatings: int = 0  # how often the noise has been raised
     last_evidence: float = -np.inf  # the bound after the last sweep or move
     limit_gain: float | None = (
         None  # what one feature beyond the limit would gain, if that is known

@@ -25,6 +25,9 @@ IntArray = npt.NDArray[np.int64]
 # next three sweeps add a tenth to what the first three gained.
 SETTLING_SWEEPS = 3
 LEAST_WORTH = 10.0
+# Updates of noise and factors before rows may answer: the noise of a model with few features is
+# far from what it will be.
+SETTLING_UPDATES = 3
 # Updates of intercept and noise that a model without features needs.
 UPDATES_WITHOUT_FEATURES = 5
 
@@ -103,8 +106,9 @@ def settle(method: MEIBPMethod, context: Context, proposal: Proposal) -> None:
     """Let factors, noise and rows answer to a change, a little."""
     state = proposal.state
     state.refresh(context)
-    method.learn(context, state)
-    state.refresh(context)
+    for _ in range(SETTLING_UPDATES):
+        method.learn(context, state)
+        state.refresh(context)
     for _ in range(SETTLING_SWEEPS):
         if context.should_stop() or method.improve(context, state, proposal.rows) == 0:
             break

@@ -9,6 +9,7 @@ have answered, so that a batch is judged when it has settled and what does not p
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 # Features that may be born at once: so many or this part of those there are; after that so many.
 BATCH, PART, FEW = 10, 0.2, 3
+# The noise variance is taken for this part of what it is, as long as there are no features.
+FIRST_COOLING = 0.1
 # For each feature of a batch so many candidates, half of them from components, half from rows.
 CANDIDATES = 2
 
@@ -48,7 +51,16 @@ class Birth:
     def proposals(
         self, method: MEIBPMethod, context: Context, state: MEIBPState
     ) -> Iterator[Proposal]:
-        """A batch, then a few; no more than there may be."""
+        """A batch, then a few; no more than there may be.
+
+        Noise that has to account for everything hides what there is: without any feature, births
+        are looked for as if there were less of it.
+        """
+        noise = state.hyperparameters.noise_precision
+        if state.n_components == 0 and noise.learned:
+            less = replace(state.hyperparameters, noise_precision=noise.divided(FIRST_COOLING))
+            state = state.copy()
+            state.hyperparameters = less
         room = np.inf if method.limit is None else method.limit - state.n_components
         for size in (max(BATCH, int(PART * state.n_components)), FEW):
             if room >= 1:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 HEATS = (10.0, 5.0)
 # Sweeps that the noise has to come down in; if it is not learned, it does so after so many.
 COOLING_SWEEPS, HOT_SWEEPS = 12, 4
+# Reheating takes as long as fifty sweeps. In large data it is done once; where a sweep takes fewer
+# products than this, more often.
+WORK = 1e9
 # Where nearly all rows have a code that is proven to be the best, there is nothing to reheat for.
 PROVEN = 0.99
 
@@ -41,7 +44,8 @@ class Reheating:
         self, method: MEIBPMethod, context: Context, state: MEIBPState
     ) -> Iterator[Proposal]:
         """A hot one, then a warm one."""
-        if state.n_components == 0 or state.n_proven > PROVEN * state.assignments.shape[0]:
+        proven = state.n_proven > PROVEN * state.assignments.shape[0]
+        if state.n_components == 0 or proven or state.n_reheatings >= most_reheatings(state):
             return
         for heat in HEATS:
             changed = reheated(method, context, state, heat)
@@ -61,11 +65,20 @@ def reheated(method: MEIBPMethod, context: Context, state: MEIBPState, heat: flo
             changed.hyperparameters = cooled(changed.hyperparameters, known)
         if not context.should_stop():
             method.improve(context, changed)
-    worth = worthwhile(method, context, changed)
+    worth = worthwhile(method, context, state)
+    enough = method.evidence(context, state).total + worth
     gain = np.inf
     while gain > worth and not context.should_stop():
-        changed, gain = attempt(method, context, changed, Birth())
+        changed, gain = attempt(method, context, changed, Birth(), worth)
+        if method.evidence(context, changed).total > enough:
+            break  # what is left to do will be done once this is accepted
     return changed
+
+
+def most_reheatings(state: MEIBPState) -> int:
+    """How often the noise may be raised in a fit: less often where sweeps are long."""
+    n, k = state.assignments.shape
+    return 1 + int(WORK / (n * k * (k + state.factors.mean.shape[1])))
 
 
 def heated(hyperparameters: Any, heat: float) -> Any:

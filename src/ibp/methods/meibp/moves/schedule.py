@@ -52,17 +52,29 @@ def try_next(method: MEIBPMethod, context: Context, state: MEIBPState) -> Tried:
         move = MOVES[state.next_move]
         context.announce(move.name)
         changed, gain = attempt(method, context, state, move, worth)
+        if isinstance(move, Reheating):
+            changed.n_reheatings += 1
         if gain > 0.0:
             changed.next_move = 0 if gain > worth else state.next_move + 1
             changed.n_changed = -1
             vars(state).update(vars(changed))
+            if not moves_left(state):
+                finish(method, context, state)
             return Tried(move.name, gain)
         if context.should_stop():
             break
         state.next_move += 1
-    if not moves_left(state) and state.n_components == method.limit:
-        state.limit_gain = gain_of_one_more(method, context, state)
+    if not moves_left(state):
+        finish(method, context, state)
     return Tried()
+
+
+def finish(method: MEIBPMethod, context: Context, state: MEIBPState) -> None:
+    """See to what is left to do when no move is left to try: sweeps in earnest come next."""
+    if state.n_components == method.limit:
+        state.limit_gain = gain_of_one_more(method, context, state)
+    state.n_changed = -1
+    state.failed_searches[:] = 0
 
 
 def gain_of_one_more(method: MEIBPMethod, context: Context, state: MEIBPState) -> float:
