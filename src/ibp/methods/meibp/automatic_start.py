@@ -92,33 +92,39 @@ class SampledStart(ABC):
 
     def draw(self, method: MEIBPMethod, context: Context) -> StartingPoint:
         """A starting point."""
-        observations = context.observations
-        most = self.most_components(observations.n_samples)
-        rows = sample_rows(observations.n_samples, most, context.rng)
-        sample = observations if rows is None else observations.take(rows)
-        known = method.hyperparameters.moved(observations, sample)
-        trial = Trial(replace(method, hyperparameters=known), replace(context, observations=sample))
-        self.compete(trial, min(most, sample.n_samples))
+        n_samples = context.observations.n_samples
+        most = self.most_components(n_samples)
+        trial = Trial.on_sample(method, context, most)
+        wanted = self.compete(trial, min(most, trial.context.observations.n_samples))
+        if wanted is not None:  # the sample shows more than it can tell apart
+            trial = Trial.on_sample(method, context, wanted)
+            self.compete(trial, wanted)
         assert trial.best is not None
-        return point_of(trial.best) if rows is None else extended(method, trial, context)
+        if trial.context.observations.n_samples == n_samples:
+            return point_of(trial.best)
+        return extended(method, trial, context)
 
     @abstractmethod
-    def compete(self, trial: Trial, most: int) -> None:
-        """Run the candidates, of at most so many features."""
+    def compete(self, trial: Trial, most: int) -> int | None:
+        """Run the candidates, of at most so many features.
+
+        Returns how many features a larger sample should be drawn for, None if this will do.
+        """
 
 
 class SampledRandomStart(SampledStart):
     """A random start that has taken shape on the sample."""
 
-    def compete(self, trial: Trial, most: int) -> None:
+    def compete(self, trial: Trial, most: int) -> int | None:
         """Run the one candidate."""
         trial.run(RandomStart(most))
+        return None
 
 
 class AutomaticStart(SampledStart):
     """Spectral, in competition with random where in doubt."""
 
-    def compete(self, trial: Trial, most: int) -> None:
+    def compete(self, trial: Trial, most: int) -> int | None:
         """Try candidates, the likelier ones first, until one is good enough.
 
         Without a limit, components above the noise edge are taken however many they are if they
@@ -128,9 +134,13 @@ class AutomaticStart(SampledStart):
         if self.n_components is None:
             n_rows = trial.context.observations.n_samples
             codes = trial.spectral_codes(None, min(MOST_TWO_VALUED, n_rows // ROWS_PER_DIRECTION))
-            if codes.separation.size > most and describe(codes)[1]:
-                trial.run(CodesStart(codes.assignments))
-                return
+            if codes.separation.size > most:
+                if ROWS_PER_FEATURE * codes.separation.size > n_rows and not trial.has_all_rows:
+                    return codes.separation.size
+                if describe(codes)[1]:
+                    trial.run(CodesStart(codes.assignments))
+                    return None
+        most = min(most, MOST_COMPONENTS) if self.n_components is None else most
         codes = trial.spectral_codes(None, most)
         trial.run(CodesStart(codes.assignments))
         n_components, two_valued = describe(codes)
@@ -140,6 +150,7 @@ class AutomaticStart(SampledStart):
                 n_components, two_valued = describe(codes)
         if not two_valued:
             trial.run(RandomStart(max(n_components, 1)))
+        return None
 
 
 @dataclass(frozen=True)
@@ -167,11 +178,25 @@ def describe(codes: SpectralCodes) -> tuple[int, bool]:
 class Trial:
     """Short runs on a sample, of which the best by evidence is kept."""
 
-    def __init__(self, method: MEIBPMethod, context: Context) -> None:
+    def __init__(self, method: MEIBPMethod, context: Context, has_all_rows: bool = True) -> None:
         self.method = method
         self.context = context
+        self.has_all_rows = has_all_rows
         self.best: MEIBPState | None = None
         self.evidence = -np.inf
+
+    @classmethod
+    def on_sample(cls, method: MEIBPMethod, context: Context, n_components: int) -> Trial:
+        """On as many rows as so many features need."""
+        observations = context.observations
+        rows = sample_rows(observations.n_samples, n_components, context.rng)
+        sample = observations if rows is None else observations.take(rows)
+        known = method.hyperparameters.moved(observations, sample)
+        return cls(
+            replace(method, hyperparameters=known),
+            replace(context, observations=sample),
+            rows is None,
+        )
 
     def spectral_codes(self, n_components: int | None, most: int) -> SpectralCodes:
         """Two-valued components of the sample."""

@@ -9,7 +9,6 @@ have answered, so that a batch is judged when it has settled and what does not p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy.typing as npt
 
 from ibp.methods.context import Context
 from ibp.methods.meibp.moves.base import Proposal
-from ibp.methods.meibp.moves.changes import NewFactors, with_new_features
+from ibp.methods.meibp.moves.changes import NewFactors, with_new_features, with_noise_times
 from ibp.methods.meibp.moves.new_features import Candidates, FeaturePrior, best_together, place
 from ibp.methods.meibp.moves.residuals import (
     PIECE_ROWS,
@@ -56,11 +55,9 @@ class Birth:
         Noise that has to account for everything hides what there is: without any feature, births
         are looked for as if there were less of it.
         """
-        noise = state.hyperparameters.noise_precision
-        if state.n_components == 0 and noise.learned:
-            less = replace(state.hyperparameters, noise_precision=noise.divided(FIRST_COOLING))
+        if state.n_components == 0 and state.hyperparameters.noise_precision.learned:
             state = state.copy()
-            state.hyperparameters = less
+            state.hyperparameters = with_noise_times(state.hyperparameters, FIRST_COOLING)
         room = np.inf if method.limit is None else method.limit - state.n_components
         for size in (max(BATCH, int(PART * state.n_components)), FEW):
             if room >= 1:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,12 @@ class NewFactors(NamedTuple):
 
     location: FloatArray
     scale: FloatArray
+
+
+def with_noise_times(hyperparameters: Any, factor: float) -> Any:
+    """The same hyperparameters with another noise variance, until it is learned anew."""
+    noise = hyperparameters.noise_precision.divided(factor)
+    return replace(hyperparameters, noise_precision=noise)
 
 
 def with_new_features(

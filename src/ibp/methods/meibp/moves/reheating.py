@@ -18,6 +18,7 @@ import numpy as np
 from ibp.methods.context import Context
 from ibp.methods.meibp.moves.base import Proposal, attempt, worthwhile
 from ibp.methods.meibp.moves.birth import Birth
+from ibp.methods.meibp.moves.changes import with_noise_times
 from ibp.methods.meibp.state import MEIBPState
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def reheated(method: MEIBPMethod, context: Context, state: MEIBPState, heat: flo
     """A state of which the noise has been raised and has come down again, with births since."""
     changed = state.copy()
     known = changed.hyperparameters
-    changed.hyperparameters = heated(known, heat)
+    changed.hyperparameters = with_noise_times(known, heat)
     changed.begin_again()
     for number in range(COOLING_SWEEPS):
         if number == HOT_SWEEPS:
@@ -79,11 +80,6 @@ def most_reheatings(state: MEIBPState) -> int:
     """How often the noise may be raised in a fit: less often where sweeps are long."""
     n, k = state.assignments.shape
     return 1 + int(WORK / (n * k * (k + state.factors.mean.shape[1])))
-
-
-def heated(hyperparameters: Any, heat: float) -> Any:
-    """The same with more noise."""
-    return replace(hyperparameters, noise_precision=hyperparameters.noise_precision.divided(heat))
 
 
 def cooled(hyperparameters: Any, before: Any) -> Any:
