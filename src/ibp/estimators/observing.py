@@ -1,7 +1,8 @@
-"""Observers of a fit: one keeps a record of its restarts, one tells scikit-learn's callbacks."""
+"""Observers of a fit: of its restarts, for callbacks that hear of moves, for scikit-learn's."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,18 @@ class RestartKeeper(Observer):
             if restart != self.kept:
                 rows[restart] = match_codes(mine, others, flips=flips)[1]
         return rows
+
+
+class MoveTeller(Observer):
+    """Tells callbacks what is about to be tried, if they have a method ``trying`` to hear it."""
+
+    def __init__(self, callbacks: Sequence[Any]) -> None:
+        self.heard = [callback.trying for callback in callbacks if hasattr(callback, "trying")]
+
+    def trying(self, what: str) -> None:
+        """Pass it on."""
+        for hear in self.heard:
+            hear(what)
 
 
 class TaskTree(Observer):
