@@ -16,7 +16,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ibp import MEIBP, FiniteVIBP
-from problems import plain, predictive
+from problems import plain, predictive, unmoved
 
 OPTIMIZERS = ("local_search", "exact", "double_greedy", "randomized_double_greedy")
 
@@ -44,9 +44,9 @@ def holed():
     return make_data(missing=0.2, seed=1)
 
 
-@pytest.fixture(params=[plain, MEIBP], ids=["plain", "default"])
+@pytest.fixture(params=[plain, unmoved], ids=["plain", "default"])
 def make(request):
-    """The paper's model, row by row from a random start, and the defaults."""
+    """The paper's model, row by row from a random start, and the defaults but for moves."""
     return request.param
 
 
@@ -121,10 +121,11 @@ def test_parameters_of_the_issue():
         "optimizer": "exact",
         "node_budget": 1000,
         "row_start": "current",
-        "init": "spectral",
+        "init": "auto",
         "block_size": "auto",
         "shuffle": False,
-        "max_iter": 200,
+        "moves": True,
+        "max_iter": 1000,
         "tol": 1e-3,
         "n_init": 1,
         "time_limit": None,
@@ -150,6 +151,8 @@ def test_the_papers_settings():
         "row_start": "empty",
         "init": "random",
         "block_size": 1,
+        "moves": False,
+        "max_iter": 200,
         "tol": 1e-4,
     }
     other = MEIBP.paper(7, block_size=3, alpha=2.0, max_iter=5)
@@ -234,13 +237,14 @@ def test_evidence_is_that_of_the_last_sweep_in_wide_data():
     assert model.evidence_ == model.history_["evidence"][-1]
 
 
+@pytest.mark.parametrize("moves", [False, True])
 @pytest.mark.parametrize("learn", [False, True])
-def test_history(make, holed, learn):
+def test_history(make, holed, learn, moves):
     # A spectral start of such data needs no second sweep.
     model = make(6, learn_hyperparameters=learn, noise_std=0.3, init="random", random_state=0)
-    history = model.fit(holed).history_
+    history = model.set_params(moves=moves).fit(holed).history_
     assert type(history) is dict
-    assert {name: values.dtype.kind for name, values in history.items()} == {
+    kinds = {
         "evidence": "f",
         "n_components": "i",
         "n_changed": "i",
@@ -248,10 +252,15 @@ def test_history(make, holed, learn):
         "proven": "f",
         "seconds": "f",
     }
+    if moves:
+        kinds |= {"move": "U", "move_gain": "f"}
+        np.testing.assert_array_equal(history["move_gain"] > 0, history["move"] != "")
+    assert {name: values.dtype.kind for name, values in history.items()} == kinds
     assert all(values.shape == (model.n_iter_,) for values in history.values())
     assert model.n_iter_ >= 2
     assert history["n_components"][-1] == model.n_components_
-    assert (np.diff(history["n_components"]) <= 0).all()
+    assert moves or (np.diff(history["n_components"]) <= 0).all()
+    assert history["n_components"].max() <= 6
     assert (history["n_changed"] >= 0).all()
     assert (np.diff(history["seconds"]) >= 0).all()
     assert history["seconds"][0] > 0
@@ -844,7 +853,7 @@ def test_start_from_a_fitted_model(data):
 def test_all_restarts_from_another_methods_codes_begin_there(data, block_size):
     # Without anything random all of them are the same, unless one changed where the next begins.
     first = FiniteVIBP(3, max_iter=2, random_state=0).fit(data)
-    model = MEIBP(init=first, n_init=3, max_iter=1, block_size=block_size).fit(data)
+    model = unmoved(init=first, n_init=3, max_iter=1, block_size=block_size).fit(data)
     assert (model.assignments_ != first.assignments_).any()
     assert (model.restart_evidence_ == model.restart_evidence_[0]).all()
 
@@ -881,7 +890,7 @@ def test_start_from_a_model_without_features(holed, empty_model):
         ({"sigma": np.full((3, 8), np.nan)}, r"init\['sigma'\].*finite"),
         ({"sigma": np.full((3, 8), -1.0)}, r"init\['sigma'\].*positive"),
         ({"sigma": np.zeros((3, 8))}, r"init\['sigma'\].*positive"),
-        ({"nu": np.ones((3, 8))}, r"keys 'Z', 'mu' and 'sigma'.*'nu'"),
+        ({"nu": np.ones((3, 8))}, r"'Z' alone, or 'Z', 'mu' and 'sigma'.*'nu'"),
     ],
 )
 def test_wrong_starts(data, change, message):
@@ -893,7 +902,7 @@ def test_wrong_starts(data, change, message):
 def test_incomplete_start(data, key):
     start = a_start()
     del start[key]
-    with pytest.raises(ValueError, match="keys 'Z', 'mu' and 'sigma'"):
+    with pytest.raises(ValueError, match="'Z' alone, or 'Z', 'mu' and 'sigma'; it has"):
         plain(init=start).fit(data)
 
 
@@ -1434,9 +1443,11 @@ def test_given_values_are_where_learning_starts(data):
 @pytest.mark.parametrize("learn", [False, True])
 def test_evidence_never_falls(make, optimizer, prior, learn):
     data = make_data(70, 9, 5, missing=0.15, noise=0.5, seed=1)
-    for block_size, shuffle in itertools.product((1, 7, 1000, "auto"), (False, True)):
+    ways = [(*way, False) for way in itertools.product((1, 7, 1000, "auto"), (False, True))]
+    for block_size, shuffle, moves in [*ways, ("auto", False, True)]:
         model = make(
             8,
+            moves=moves,
             optimizer=optimizer,
             prior=prior,
             learn_hyperparameters=learn,

@@ -23,7 +23,13 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from ibp.blas import single_threaded_blas
 from ibp.data import ColumnUnits, Observations, RowSource, Summary, summarize
 from ibp.errors import EndingWarning, InvalidTypeError, InvalidValueError
-from ibp.estimators.observing import CallbackSupportMixin, MoveTeller, RestartKeeper, TaskTree
+from ibp.estimators.observing import (
+    CallbackSupportMixin,
+    MoveTeller,
+    RestartKeeper,
+    TaskTree,
+    similarity,
+)
 from ibp.loop import Observer, Run, run
 from ibp.parallel import Executor, Threads
 from ibp.random_state import spawn_generators
@@ -218,7 +224,7 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             )
         self._keep_run(method, result)
         if self.n_init > 1:
-            self._keep_restarts(restarts)
+            self._keep_restarts(restarts, result)
         if tasks:
             tasks.fit_ended(self)
         self._warn_about_fit(result)
@@ -239,14 +245,14 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         self.restart_similarity_ = np.ones((1, self.n_components_))
         self.notes_: dict[str, Any] = {}
 
-    def _keep_restarts(self, restarts: RestartKeeper) -> None:
+    def _keep_restarts(self, keeper: RestartKeeper, result: Run[Any]) -> None:
         """Make attributes of what is known of the restarts."""
-        self.restart_kept_ = restarts.kept
-        self.restart_evidence_ = np.array(restarts.evidence)
-        self.restart_n_components_ = np.array(restarts.n_components)
+        self.restart_kept_, restarts = keeper.known(result, self._training_codes())
+        self.restart_evidence_ = np.array([restart.evidence for restart in restarts])
+        self.restart_n_components_ = np.array([restart.codes.shape[1] for restart in restarts])
         # Where patterns may be negative, an intercept can take over a feature with its sign turned.
         flips = self.fit_intercept and not self.nonnegative
-        self.restart_similarity_ = restarts.similarity(self._training_codes(), flips)
+        self.restart_similarity_ = similarity(self.restart_kept_, restarts, flips)
 
     def _fitted_from(self, method: Any, result: Run[Any]) -> Self:
         """Make a fitted estimator that does not change with the state later."""
