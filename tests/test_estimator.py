@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,8 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ibp import MEIBP, FiniteVIBP
+from ibp.errors import EndingWarning
+from ibp.estimators.observing import RestartKeeper, similarity
 from problems import plain, predictive, unmoved
 
 OPTIMIZERS = ("local_search", "exact", "double_greedy", "randomized_double_greedy")
@@ -1433,6 +1436,73 @@ def test_given_values_are_where_learning_starts(data):
     assert model.noise_std_ == pytest.approx(0.2, rel=1e-12)
     assert model.factor_std_ == pytest.approx(1.7, rel=1e-12)
     assert model.alpha_ == pytest.approx(2.5, rel=1e-12)
+
+
+# Moves, as a user sees them
+
+
+def test_a_fit_at_its_limit_says_what_one_more_feature_would_gain(data):
+    with pytest.warns(EndingWarning, match=r"n_components=1 is all .* would gain [\d,]+ nats"):
+        model = MEIBP(1, random_state=0).fit(data)
+    assert model.n_components_ == 1 and model.limit_gain_ > 10
+    assert model.baseline_evidence_ < model.evidence_
+    free = MEIBP(random_state=0).fit(data)
+    assert free.n_components_ > 1 and free.limit_gain_ is None
+    assert free.evidence_ >= model.evidence_ + model.limit_gain_ - 10
+    assert free.baseline_evidence_ == pytest.approx(model.baseline_evidence_, rel=1e-3)
+
+
+def test_callbacks_hear_what_is_tried(data):
+    class Listener:
+        def __init__(self):
+            self.heard = []
+
+        def trying(self, what):
+            self.heard.append(what)
+
+        def __call__(self, progress):
+            self.heard.append(progress.values)
+
+    listener = Listener()
+    model = MEIBP(init="random", callbacks=[listener, lambda progress: None], random_state=0)
+    history = model.fit(data).history_
+    told = [heard for heard in listener.heard if isinstance(heard, dict)]
+    assert told == [
+        {"move": move, "move_gain": gain}
+        for move, gain in zip(history["move"], history["move_gain"], strict=True)
+    ]
+    for i, heard in enumerate(listener.heard):
+        if isinstance(heard, dict) and heard["move"]:
+            assert listener.heard[i - 1] == heard["move"]
+
+
+def test_verbose_tells_which_move_was_kept(data, capsys):
+    model = MEIBP(init="random", verbose=1, random_state=0).fit(data)
+    lines = capsys.readouterr().out.splitlines()[-model.n_iter_ :]
+    for line, move, gain in zip(
+        lines, model.history_["move"], model.history_["move_gain"], strict=True
+    ):
+        assert line.endswith(f"{move} gained {gain:.2f}") if move else "gained" not in line
+
+
+def test_the_restart_that_is_kept_is_known_as_it_is_now():
+    # It is not the one that ended highest, since it has taken over features of another.
+    def run(restart, evidence, ending, codes):
+        context = SimpleNamespace(restart=restart)
+        model = SimpleNamespace(_training_codes=lambda: np.array(codes, dtype=np.uint8))
+        return SimpleNamespace(context=context, evidence=evidence, ending=ending, model=model)
+
+    one, two = [[1], [0], [0]], [[1, 0], [0, 1], [0, 0]]
+    runs = [run(1, -9.0, "converged", one), run(2, -8.0, "max_iter", two)]
+    keeper = RestartKeeper(lambda run: run.model)
+    for ended in [*runs, run(3, -7.0, "time_limit", one)]:
+        keeper.restart_ended(ended)
+    runs[0].evidence = -6.0
+    kept, known = keeper.known(runs[0], np.array(two, dtype=np.uint8))
+    assert kept == 0
+    assert [restart.evidence for restart in known] == [-6.0, -8.0]
+    assert [restart.codes.shape for restart in known] == [(3, 2), (3, 2)]
+    np.testing.assert_allclose(similarity(kept, known, flips=False), 1.0)
 
 
 # Every way to fit

@@ -519,7 +519,7 @@ DOUBTFUL = {"n_components": 10, "returned": 8}
         ({"at_limit": Limit(4, 12.3, True)}, "do", "--components 8"),
         ({"at_limit": Limit(4, None, True)}, "look", "not known: raise n_components, or leave it"),
         ({"at_limit": Limit(4, None, False)}, "look", "not known: raise n_components."),
-        ({"at_limit": Limit(4, 0.0, True)}, "look", "one more would gain nothing"),
+        ({"at_limit": Limit(4, 0.0, True)}, "look", "one more that was tried gained nothing"),
         ({"toss_ups": 0.2}, "look", "20 % of all"),
         ({"rare": [2]}, "look", "Feature 2 is rare"),
         ({"variance_explained": 0.1}, "look", "10 % of the variance"),

@@ -165,8 +165,9 @@ default="exact"
         The same bound of a model without any feature: what is above it, the features gain. None in
         models saved by older versions.
     limit_gain_ : float or None
-        What one more feature than `n_components` allows would gain, in nats; None if the fit is not
-        at its limit, makes no moves, or ended before it had tried them all.
+        What one more feature than `n_components` allows would gain, in nats, as far as one birth
+        tells; several together may gain more. None if the fit is not at its limit, makes no moves,
+        or ended before it had tried them all.
     history_ : dict of ndarrays
         One entry per sweep: evidence, n_components, n_changed (entries of Z),
         train_log_likelihood (mean per observed entry at E[A]), proven (the fraction of rows whose
