@@ -355,8 +355,8 @@ def test_the_fitted_bound_is_that_of_the_equations(missing, noise):
 
 STARTS = {
     "spectral": {"n_components": None},
-    "random": {"n_components": 6, "init": "random"},
-    "row by row": {"n_components": 6, "init": "random", "block_size": 1, "fit_intercept": True},
+    "random": {"n_components": 6, "init": "random", "moves": False},
+    "row by row": {"n_components": 6, "init": "random", "block_size": 1, "moves": False},
 }
 
 
