@@ -534,7 +534,5 @@ def test_wrong_intercepts_in_a_start(value):
     wrong = r"init\['intercept'\] (must be finite|has shape .*must be \(12,\))"
     with pytest.raises(ValueError, match=wrong):
         MEIBP(init=start).fit(X)
-    with pytest.raises(
-        ValueError, match="or 'Z', 'mu' and 'sigma'; it has.*'intercept'"
-    ):
+    with pytest.raises(ValueError, match="or 'Z', 'mu' and 'sigma'; it has.*'intercept'"):
         plain(init=start).fit(X - X.min())
