@@ -1508,6 +1508,7 @@ def test_the_restart_that_is_kept_is_known_as_it_is_now():
 # Every way to fit
 
 
+@pytest.mark.filterwarnings("ignore:n_components=8 is all")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("prior", ["shifted", "lof"])
 @pytest.mark.parametrize("learn", [False, True])
