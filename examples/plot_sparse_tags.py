@@ -7,6 +7,8 @@ has: such a matrix is kept sparse, and the fit leaves it so. Behind the tags are
 photograph can have several.
 """
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy import sparse
@@ -43,8 +45,10 @@ print(f"{X.shape[0]} photographs, {X.shape[1]} tags, {X.nnz / np.prod(X.shape):.
 # zero or one, and the model takes that resolution for what it is, so that a column is worth no more
 # than what it tells. So the evidence can be asked for the number of topics. To see whether it is
 # right, hide some entries and ask how well they are predicted. Entries that are not stored are
-# zeros; a stored NaN is missing.
+# zeros; a stored NaN is missing. A fit at a limit that is too low warns of it; here that is what we
+# want to see.
 
+warnings.filterwarnings("ignore", message="n_components=")
 places = rng.choice(np.prod(X.shape), np.prod(X.shape) // 20, replace=False)
 seen = X.toarray()
 seen.ravel()[places] = np.nan

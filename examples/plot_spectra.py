@@ -7,6 +7,8 @@ with a nonnegative factor can be. We make a recording of chords, forget the scor
 back.
 """
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -45,12 +47,18 @@ print(f"{X.shape[0]} spectra of {X.shape[1]} frequencies")
 # %%
 # How many notes?
 # ---------------
-# The evidence shoots up until there are six features and creeps on from there. Magnitudes of
-# waves do not quite add up where harmonics of two notes fall together, and further features mend
-# that. With real recordings it is the same: look for the bend, not for the summit.
+# Fits with different limits. The evidence shoots up until there are six features; with room for
+# more hardly anything is gained. Magnitudes of waves do not quite add up where harmonics of two
+# notes fall together, and a feature or two mend that. With real recordings it is the same: look for
+# the bend, not for the summit. A fit that ends at its limit warns of it, and ``limit_gain_`` says
+# what one more feature would gain: thousands of nats below six, a few hundred there.
 
+warnings.filterwarnings("ignore", message="n_components=")  # which we know, and look at below
 limits = [2, 3, 4, 5, 6, 7, 8, 10, 12]
 models = [MEIBP(limit, random_state=0).fit(X) for limit in limits]
+for fitted in models:
+    gain = "" if fitted.limit_gain_ is None else f", one more would gain {fitted.limit_gain_:.0f}"
+    print(f"at most {fitted.n_components}: {fitted.n_components_} features{gain}")
 figure, ax = plt.subplots(figsize=(5.5, 3), layout="constrained")
 ax.plot(limits, [model.evidence_ for model in models], "o-", color="#332288")
 ax.axvline(len(pitches), color="0.8", zorder=0)

@@ -115,6 +115,11 @@ missing_kinds = st.sampled_from(["none", "block", "scattered", "heavy"])
 priors = st.sampled_from(["shifted", "lof"])
 
 
+def unmoved(n_components=None, **settings):
+    """The defaults but for moves, where a test is about sweeps."""
+    return MEIBP(n_components, **({"moves": False} | settings))
+
+
 def plain(n_components=None, **settings):
     """The paper's model and schedule, but with row searches that never lower the bound."""
     return MEIBP.paper(n_components, **({"row_start": "current", "n_jobs": 1} | settings))

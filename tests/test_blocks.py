@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from ibp import MEIBP
 from ibp.data import Observations, all_rows, summarize
 from ibp.methods.context import Context
 from ibp.methods.meibp import automatic_start  # noqa: F401, whose pieces are made small
@@ -40,6 +39,7 @@ from problems import (
     random_hyperparameters,
     seeds,
     stop_after,
+    unmoved,
 )
 
 optimizers = st.sampled_from(sorted(OPTIMIZERS))
@@ -439,7 +439,7 @@ def test_threads_change_no_bit(monkeypatch, kind, changes):
     X = kinds_of_data()[kind]
     answers = []
     for n_jobs in (1, 2, 3, 2):
-        model = MEIBP(8, n_jobs=n_jobs, max_iter=6, tol=0, random_state=0, **changes).fit(X)
+        model = unmoved(8, n_jobs=n_jobs, max_iter=6, tol=0, random_state=0, **changes).fit(X)
         answers.append(digest(model, X))
     assert model.n_components_ > 1
     assert answers[1:] == answers[:1] * 3
@@ -453,7 +453,7 @@ def test_threads_change_no_bit_of_shuffled_blocks(monkeypatch, optimizer, prior)
     settings = {"init": "random", "block_size": 50, "shuffle": True, "max_iter": 6, "tol": 0}
     answers = []
     for n_jobs in (1, 2, 3):
-        model = MEIBP(
+        model = unmoved(
             8, n_jobs=n_jobs, optimizer=optimizer, prior=prior, random_state=0, **settings
         ).fit(X)
         answers.append(digest(model, X))
@@ -471,7 +471,7 @@ def test_errors_in_a_thread_are_raised(monkeypatch, kind):
     monkeypatch.setattr("ibp.data.observations.PIECE_ROWS", 16)
     monkeypatch.setattr(meibp_blocks, "improve_rows", fail)
     with pytest.raises(Expected):
-        MEIBP(5, init="random", n_jobs=2, random_state=0).fit(kinds_of_data()[kind])
+        unmoved(5, init="random", n_jobs=2, random_state=0).fit(kinds_of_data()[kind])
 
 
 # Single precision
@@ -509,8 +509,8 @@ def test_sweeps_in_single_precision_do_not_lower_the_bound(seed, missing, prior,
 def test_single_precision_is_close_to_double(kind, init, noise):
     X = kinds_of_data()[kind]
     settings = {"init": init, "noise": noise, "random_state": 0, "tol": 0}
-    single = MEIBP(6, **settings).fit(X)
-    double = MEIBP(6, **settings).fit(X.astype(np.float64))
+    single = unmoved(6, **settings).fit(X)
+    double = unmoved(6, **settings).fit(X.astype(np.float64))
     assert single.n_components_ >= 5
     np.testing.assert_array_equal(single.assignments_, double.assignments_)
     np.testing.assert_allclose(single.components_, double.components_, rtol=1e-3, atol=1e-4)
@@ -580,13 +580,13 @@ def test_automatic_blocks_grow_when_few_rows_change():
         sizes.append(progress.state.block_size)
         changed.append(progress.n_changed / progress.state.assignments.size)
 
-    MEIBP(4, init="random", callbacks=look, tol=0, random_state=0).fit(X)
+    unmoved(4, init="random", callbacks=look, tol=0, random_state=0).fit(X)
     assert sizes[0] == 3000 // meibp.BLOCKS_AT_FIRST
     for before, size, share in zip(sizes, sizes[1:], changed[1:], strict=False):
         assert size == (min(2 * before, meibp.LARGEST_BLOCK) if share < meibp.QUIET else before)
     assert sizes[-1] > sizes[0]
     fixed = []
-    MEIBP(
+    unmoved(
         4,
         init="random",
         block_size=100,
@@ -637,7 +637,7 @@ def test_complete_rows_are_never_copied(monkeypatch, missing, dtype):
         return block
 
     monkeypatch.setattr(Observations, "rows", watched)
-    model = MEIBP(4, init="random", max_iter=6, tol=0, random_state=0).fit(X)
+    model = unmoved(4, init="random", max_iter=6, tol=0, random_state=0).fit(X)
     model.transform(X)
     assert len(calls) > 50
     n_views = 0
@@ -662,9 +662,9 @@ def test_a_fit_needs_little_memory_beside_its_data(missing):
     settings = {"init": "random", "max_iter": 3, "tol": 0, "n_jobs": 2, "random_state": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        MEIBP(6, **settings).fit(X[:500])
+        unmoved(6, **settings).fit(X[:500])
         tracemalloc.start()
-        model = MEIBP(6, **settings).fit(X)
+        model = unmoved(6, **settings).fit(X)
         model.transform(X)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()

@@ -163,6 +163,7 @@ def test_fit_for_machines(call, folder):
     assert finished.returncode == 0 and finished.stderr == ""
     events = events_of(finished.stdout)
     sweeps = [event for event in events if event["event"] == "sweep"]
+    assert all((event["move"] is None) == (event["move_gain"] is None) for event in sweeps)
     result = events[-1]
     model = ibp.load(folder / "machine.ibp")
     assert {event["restart"] for event in sweeps} == {1, 2, 3}
@@ -248,6 +249,17 @@ def test_options_of_fit_reach_the_estimator(call, folder):
     assert not hasattr(model, "assignments_")
 
 
+def test_moves_are_shown_and_can_be_left_out(call, folder):
+    few = ("--set", "init=random", "--max-sweeps", 100, "--json")
+    events = events_of(call("fit", "data.csv", "-o", "moved.ibp", "--seed", 1, *few).stdout)
+    model = ibp.load(folder / "moved.ibp")
+    told = [event["move"] or "" for event in events if event["event"] == "sweep"]
+    assert model.moves and told == model.history_["move"].tolist()
+    call("fit", "data.csv", "-o", "unmoved.ibp", "--no-moves", *few)
+    model = ibp.load(folder / "unmoved.ibp")
+    assert not model.moves and "move" not in model.history_
+
+
 def test_methods_of_the_paper_expect_a_zero_minimum(call, folder):
     quick = ("--max-sweeps", 1, "--force")
     told = call("fit", "data.csv", "-o", "paper.ibp", "--method", "meibp", "-k", 4, *quick)
@@ -265,6 +277,7 @@ def test_methods_of_the_paper_expect_a_zero_minimum(call, folder):
         (["--set", "alpha=-1"], ["alpha", "-1"]),
         (["--set", "aplha=1"], ["no setting 'aplha'", "alpha"]),
         (["--set", "n_init=3"], ["--restarts"]),
+        (["--method", "bnmf", "-k", 3, "--no-moves"], ["bnmf makes no moves", "Leave out --no-mo"]),
         (["--set", "callbacks=3"], ["no setting 'callbacks'"]),
         (["--image-shape", "5x5"], ["5x5 has 25 pixels", "36 columns"]),
         (["-o", "nowhere/model.ibp"], ["no folder nowhere"]),

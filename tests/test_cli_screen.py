@@ -91,6 +91,26 @@ def test_a_kernel_is_named_while_it_is_compiled(watched, capsys):
     assert (event["event"], event["kernel"]) == ("compiling", "row search")
 
 
+def test_moves_are_named_while_they_are_tried_and_with_what_they_gained(watched, capsys):
+    watched.reporter.sweep(Sweep(1, 2, 7, 4, -10.0, None, 1.0, None))
+    assert "trying" not in watched.picture() and "gained" not in watched.picture()
+    watched.reporter.trying("birth")
+    assert "trying: birth" in watched.picture()
+    moved = Sweep(1, 2, 8, 5, 24.0, None, 1.0, None, "birth", 34.0)
+    watched.reporter.sweep(moved)
+    assert "birth gained 34 in sweep 8" in watched.picture() and "trying" not in watched.picture()
+    watched.reporter.sweep(Sweep(1, 2, 9, 5, 25.0, None, 1.0, None))
+    watched.reporter.trying("merge")
+    assert "birth gained 34 in sweep 8; trying: merge" in watched.picture()
+    watched.reporter.sweep(Sweep(2, 2, 1, 5, 25.0, None, 1.0, None))
+    assert "gained" not in watched.picture()
+    LineReporter().sweep(moved)
+    assert "5 features, evidence 24, birth gained 34, " in capsys.readouterr().err
+    JsonReporter().sweep(moved)
+    (event,) = events_of(capsys.readouterr().out)
+    assert (event["move"], event["move_gain"]) == ("birth", 34.0)
+
+
 def test_notes_and_errors_stay(watched, capsys):
     watched.reporter.note("A name\x1b[2J.")
     watched.reporter.error("It [cannot] be " + "so " * 40 + "wide.")

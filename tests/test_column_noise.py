@@ -33,9 +33,9 @@ from ibp.model import (
 
 MODES = {
     "default": {},
-    "random": {"init": "random", "n_components": 6},
-    "one row at a time": {"block_size": 1, "n_components": 6},
-    "lof": {"prior": "lof", "n_components": 6},
+    "random": {"init": "random", "n_components": 6, "moves": False},
+    "one row at a time": {"block_size": 1, "n_components": 6, "moves": False},
+    "lof": {"prior": "lof", "n_components": 6, "moves": False},
 }
 
 

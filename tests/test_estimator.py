@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,9 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ibp import MEIBP, FiniteVIBP
-from problems import plain, predictive
+from ibp.errors import EndingWarning
+from ibp.estimators.observing import RestartKeeper, similarity
+from problems import plain, predictive, unmoved
 
 OPTIMIZERS = ("local_search", "exact", "double_greedy", "randomized_double_greedy")
 
@@ -44,9 +47,9 @@ def holed():
     return make_data(missing=0.2, seed=1)
 
 
-@pytest.fixture(params=[plain, MEIBP], ids=["plain", "default"])
+@pytest.fixture(params=[plain, unmoved], ids=["plain", "default"])
 def make(request):
-    """The paper's model, row by row from a random start, and the defaults."""
+    """The paper's model, row by row from a random start, and the defaults but for moves."""
     return request.param
 
 
@@ -121,10 +124,11 @@ def test_parameters_of_the_issue():
         "optimizer": "exact",
         "node_budget": 1000,
         "row_start": "current",
-        "init": "spectral",
+        "init": "auto",
         "block_size": "auto",
         "shuffle": False,
-        "max_iter": 200,
+        "moves": True,
+        "max_iter": 1000,
         "tol": 1e-3,
         "n_init": 1,
         "time_limit": None,
@@ -150,6 +154,8 @@ def test_the_papers_settings():
         "row_start": "empty",
         "init": "random",
         "block_size": 1,
+        "moves": False,
+        "max_iter": 200,
         "tol": 1e-4,
     }
     other = MEIBP.paper(7, block_size=3, alpha=2.0, max_iter=5)
@@ -234,13 +240,14 @@ def test_evidence_is_that_of_the_last_sweep_in_wide_data():
     assert model.evidence_ == model.history_["evidence"][-1]
 
 
+@pytest.mark.parametrize("moves", [False, True])
 @pytest.mark.parametrize("learn", [False, True])
-def test_history(make, holed, learn):
+def test_history(make, holed, learn, moves):
     # A spectral start of such data needs no second sweep.
     model = make(6, learn_hyperparameters=learn, noise_std=0.3, init="random", random_state=0)
-    history = model.fit(holed).history_
+    history = model.set_params(moves=moves).fit(holed).history_
     assert type(history) is dict
-    assert {name: values.dtype.kind for name, values in history.items()} == {
+    kinds = {
         "evidence": "f",
         "n_components": "i",
         "n_changed": "i",
@@ -248,10 +255,15 @@ def test_history(make, holed, learn):
         "proven": "f",
         "seconds": "f",
     }
+    if moves:
+        kinds |= {"move": "U", "move_gain": "f"}
+        np.testing.assert_array_equal(history["move_gain"] > 0, history["move"] != "")
+    assert {name: values.dtype.kind for name, values in history.items()} == kinds
     assert all(values.shape == (model.n_iter_,) for values in history.values())
     assert model.n_iter_ >= 2
     assert history["n_components"][-1] == model.n_components_
-    assert (np.diff(history["n_components"]) <= 0).all()
+    assert moves or (np.diff(history["n_components"]) <= 0).all()
+    assert history["n_components"].max() <= 6
     assert (history["n_changed"] >= 0).all()
     assert (np.diff(history["seconds"]) >= 0).all()
     assert history["seconds"][0] > 0
@@ -844,7 +856,7 @@ def test_start_from_a_fitted_model(data):
 def test_all_restarts_from_another_methods_codes_begin_there(data, block_size):
     # Without anything random all of them are the same, unless one changed where the next begins.
     first = FiniteVIBP(3, max_iter=2, random_state=0).fit(data)
-    model = MEIBP(init=first, n_init=3, max_iter=1, block_size=block_size).fit(data)
+    model = unmoved(init=first, n_init=3, max_iter=1, block_size=block_size).fit(data)
     assert (model.assignments_ != first.assignments_).any()
     assert (model.restart_evidence_ == model.restart_evidence_[0]).all()
 
@@ -881,7 +893,7 @@ def test_start_from_a_model_without_features(holed, empty_model):
         ({"sigma": np.full((3, 8), np.nan)}, r"init\['sigma'\].*finite"),
         ({"sigma": np.full((3, 8), -1.0)}, r"init\['sigma'\].*positive"),
         ({"sigma": np.zeros((3, 8))}, r"init\['sigma'\].*positive"),
-        ({"nu": np.ones((3, 8))}, r"keys 'Z', 'mu' and 'sigma'.*'nu'"),
+        ({"nu": np.ones((3, 8))}, r"'Z' alone, or 'Z', 'mu' and 'sigma'.*'nu'"),
     ],
 )
 def test_wrong_starts(data, change, message):
@@ -893,7 +905,7 @@ def test_wrong_starts(data, change, message):
 def test_incomplete_start(data, key):
     start = a_start()
     del start[key]
-    with pytest.raises(ValueError, match="keys 'Z', 'mu' and 'sigma'"):
+    with pytest.raises(ValueError, match="'Z' alone, or 'Z', 'mu' and 'sigma'; it has"):
         plain(init=start).fit(data)
 
 
@@ -1426,17 +1438,87 @@ def test_given_values_are_where_learning_starts(data):
     assert model.alpha_ == pytest.approx(2.5, rel=1e-12)
 
 
+# Moves, as a user sees them
+
+
+def test_a_fit_at_its_limit_says_what_one_more_feature_would_gain(data):
+    with pytest.warns(EndingWarning, match=r"n_components=1 is all .* would gain [\d,]+ nats"):
+        model = MEIBP(1, random_state=0).fit(data)
+    assert model.n_components_ == 1 and model.limit_gain_ > 10
+    assert model.baseline_evidence_ < model.evidence_
+    free = MEIBP(random_state=0).fit(data)
+    assert free.n_components_ > 1 and free.limit_gain_ is None
+    assert free.evidence_ >= model.evidence_ + model.limit_gain_ - 10
+    assert free.baseline_evidence_ == pytest.approx(model.baseline_evidence_, rel=1e-3)
+
+
+def test_callbacks_hear_what_is_tried(data):
+    class Listener:
+        def __init__(self):
+            self.heard = []
+
+        def trying(self, what):
+            self.heard.append(what)
+
+        def __call__(self, progress):
+            self.heard.append(progress.values)
+
+    listener = Listener()
+    model = MEIBP(init="random", callbacks=[listener, lambda progress: None], random_state=0)
+    history = model.fit(data).history_
+    told = [heard for heard in listener.heard if isinstance(heard, dict)]
+    assert told == [
+        {"move": move, "move_gain": gain}
+        for move, gain in zip(history["move"], history["move_gain"], strict=True)
+    ]
+    for i, heard in enumerate(listener.heard):
+        if isinstance(heard, dict) and heard["move"]:
+            assert listener.heard[i - 1] == heard["move"]
+
+
+def test_verbose_tells_which_move_was_kept(data, capsys):
+    model = MEIBP(init="random", verbose=1, random_state=0).fit(data)
+    lines = capsys.readouterr().out.splitlines()[-model.n_iter_ :]
+    for line, move, gain in zip(
+        lines, model.history_["move"], model.history_["move_gain"], strict=True
+    ):
+        assert line.endswith(f"{move} gained {gain:.2f}") if move else "gained" not in line
+
+
+def test_the_restart_that_is_kept_is_known_as_it_is_now():
+    # It is not the one that ended highest, since it has taken over features of another.
+    def run(restart, evidence, ending, codes):
+        context = SimpleNamespace(restart=restart)
+        model = SimpleNamespace(_training_codes=lambda: np.array(codes, dtype=np.uint8))
+        return SimpleNamespace(context=context, evidence=evidence, ending=ending, model=model)
+
+    one, two = [[1], [0], [0]], [[1, 0], [0, 1], [0, 0]]
+    runs = [run(1, -9.0, "converged", one), run(2, -8.0, "max_iter", two)]
+    keeper = RestartKeeper(lambda run: run.model)
+    for ended in [*runs, run(3, -7.0, "time_limit", one)]:
+        keeper.restart_ended(ended)
+    runs[0].evidence = -6.0
+    kept, known = keeper.known(runs[0], np.array(two, dtype=np.uint8))
+    assert kept == 0
+    assert [restart.evidence for restart in known] == [-6.0, -8.0]
+    assert [restart.codes.shape for restart in known] == [(3, 2), (3, 2)]
+    np.testing.assert_allclose(similarity(kept, known, flips=False), 1.0)
+
+
 # Every way to fit
 
 
+@pytest.mark.filterwarnings("ignore:n_components=8 is all")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("prior", ["shifted", "lof"])
 @pytest.mark.parametrize("learn", [False, True])
 def test_evidence_never_falls(make, optimizer, prior, learn):
     data = make_data(70, 9, 5, missing=0.15, noise=0.5, seed=1)
-    for block_size, shuffle in itertools.product((1, 7, 1000, "auto"), (False, True)):
+    ways = [(*way, False) for way in itertools.product((1, 7, 1000, "auto"), (False, True))]
+    for block_size, shuffle, moves in [*ways, ("auto", False, True)]:
         model = make(
             8,
+            moves=moves,
             optimizer=optimizer,
             prior=prior,
             learn_hyperparameters=learn,

@@ -65,8 +65,9 @@ def model():
 
 @pytest.fixture(scope="module")
 def shared_model():
-    """A model with one noise level for all columns, as the only ones once were."""
-    return MEIBP(4, noise="shared", noise_std=0.3, random_state=0).fit(make_data())
+    """A model with one noise level for all columns and no moves, as the only ones once were."""
+    settings = {"noise": "shared", "noise_std": 0.3, "moves": False, "random_state": 0}
+    return MEIBP(4, **settings).fit(make_data())
 
 
 def bytes_of(model, tmp_path_factory):
@@ -327,7 +328,7 @@ def test_other_parameters_fall_back_to_their_defaults(tmp_path):
     ).fit(data)
     fitted.save(tmp_path / "model")
     loaded = ibp.load(tmp_path / "model")
-    assert loaded.init == "spectral"
+    assert loaded.init == "auto"
     assert loaded.callbacks is None
     assert loaded.random_state is None
     assert loaded.noise_std == 0.3
@@ -366,7 +367,7 @@ def test_file_is_a_plain_archive(model, saved, tmp_path):
     assert packed.shape == (45, 1)
     header = json.loads(arrays["header"].tobytes().decode("utf-8"))
     assert header["format"] == "ibp-model"
-    assert header["version"] == VERSION == 4
+    assert header["version"] == VERSION == 5
     assert header["class"] == "MEIBP"
     for name in BY_COLUMN:
         assert arrays[name].shape == (5,)
@@ -676,6 +677,18 @@ def test_the_second_version_knew_nothing_of_restarts(saved_shared, tmp_path):
     assert difference(loaded, ibp.load(tmp_path / "again")) is None
 
 
+def test_the_fourth_version_knew_no_moves(shared_model, saved_shared, tmp_path):
+    def change_header(header):
+        header["version"] = 4
+        del header["parameters"]["moves"], header["scalars"]["baseline_evidence_"]
+
+    loaded = ibp.load(rewrite(saved_shared, tmp_path, change_header=change_header))
+    assert not loaded.moves
+    assert loaded.baseline_evidence_ is loaded.limit_gain_ is None
+    loaded.baseline_evidence_ = shared_model.baseline_evidence_
+    assert difference(shared_model, loaded) is None
+
+
 def test_the_third_version_knew_one_noise_for_all_columns_only(
     shared_model, saved_shared, tmp_path
 ):
@@ -890,7 +903,8 @@ def test_noise_of_the_columns_that_no_fit_gives(saved, tmp_path, name, change, p
             "components_ has entries that",
         ),
         ("intercept_", lambda a: a + np.inf, "intercept_ has entries that are not finite"),
-        ("history_evidence", lambda a: a.astype(complex), "the history of evidence is not numeric"),
+        ("history_evidence", lambda a: a.astype(complex), "the history of evidence is of type"),
+        ("history_move", lambda a: np.zeros(a.shape), "the history of move is of type float64"),
     ],
 )
 def test_arrays_that_no_fit_gives(saved, tmp_path, name, change, problem):

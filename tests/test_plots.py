@@ -453,7 +453,7 @@ def test_a_model_without_features(empty):
 
 
 def test_a_model_with_one_feature(ax):
-    model = MEIBP(1, random_state=0).fit(make_data())
+    model = MEIBP(1, moves=False, random_state=0).fit(make_data())
     assert model.n_components_ == 1
     plots.features(model, image_shape=SHAPE, ax=ax)
     assert np.array_equal(pictures(ax)[0].ravel(), model.components_[0])

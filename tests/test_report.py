@@ -18,7 +18,7 @@ import ibp
 from ibp import MEIBP
 from ibp.agreement import CAME_BACK
 from ibp.data import as_source
-from ibp.errors import counted
+from ibp.errors import EndingWarning, counted
 from ibp.registry import CARDS, DEFAULT_METHOD
 from ibp.report import reading, wording
 from ibp.report.content import gather
@@ -231,7 +231,7 @@ def test_restarts_leave_out_the_one_that_was_kept(fitted):
     others = np.delete(model.restart_similarity_, model.restart_kept_, axis=0)
     np.testing.assert_allclose(restarts.agreement, others.mean(axis=0))
     np.testing.assert_array_equal(restarts.times_back, (others >= CAME_BACK).sum(axis=0))
-    assert gather(MEIBP(2, random_state=0, n_jobs=1).fit(X), X).restarts.agreement is None
+    assert gather(MEIBP(random_state=0, n_jobs=1).fit(X), X).restarts.agreement is None
 
 
 @pytest.mark.parametrize("label", sorted(ibp.METHODS))
@@ -519,7 +519,7 @@ DOUBTFUL = {"n_components": 10, "returned": 8}
         ({"at_limit": Limit(4, 12.3, True)}, "do", "--components 8"),
         ({"at_limit": Limit(4, None, True)}, "look", "not known: raise n_components, or leave it"),
         ({"at_limit": Limit(4, None, False)}, "look", "not known: raise n_components."),
-        ({"at_limit": Limit(4, 0.0, True)}, "look", "one more would gain nothing"),
+        ({"at_limit": Limit(4, 0.0, True)}, "look", "one more that was tried gained nothing"),
         ({"toss_ups": 0.2}, "look", "20 % of all"),
         ({"rare": [2]}, "look", "Feature 2 is rare"),
         ({"variance_explained": 0.1}, "look", "10 % of the variance"),
@@ -567,14 +567,18 @@ def test_how_far_restarts_differ_is_put_in_words():
 
 def test_a_model_knows_whether_it_is_at_its_limit(fitted):
     X = make_data()
-    model = MEIBP(2, random_state=0, n_jobs=1).fit(X)
-    model.limit_gain_ = None
+    with pytest.warns(EndingWarning, match="n_components=2 is all that this fit may have"):
+        model = MEIBP(2, random_state=0, n_jobs=1).fit(X)
     assert model.n_components_ == 2
+    assert limit_of(model) == Limit(2, model.limit_gain_, True)
+    model.limit_gain_ = None
     assert limit_of(model) == Limit(2, None, True)
     assert not limit_of(model, "meibp").can_be_left_out  # on the command line it needs a number
     model.limit_gain_ = 31.5
     reached = gather(model, X).facts().at_limit
     assert reached == Limit(2, 31.5, True) and reached.binds
+    model.limit_gain_ = 9.9  # not worth another feature, as the fit itself thinks
+    assert not limit_of(model).binds
     model.limit_gain_ = np.nan
     assert limit_of(model).gain is None
     model.n_components = 3

@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 
 import ibp
-from ibp import MEIBP
 from ibp.comparison import ComparedFit, Comparison
 from ibp.data.source import as_source
 from ibp.report import write_comparison, write_report
 from ibp.report.comparison_page import render_comparison
 from ibp.report.content import gather
 from ibp.report.page import render_report
+from problems import unmoved
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
 pytestmark = [
@@ -95,7 +95,7 @@ def test_every_method_has_a_page(label):
 def test_one_column_one_row_one_feature(image_shape):
     rng = np.random.default_rng(0)
     X = 5.0 * (rng.random((40, 1)) < 0.5) + rng.normal(0.0, 0.1, (40, 1))
-    model = MEIBP(1, random_state=0, n_jobs=1).fit(X)
+    model = unmoved(1, random_state=0, n_jobs=1).fit(X)
     assert model.n_components_ == 1
     page = render_report(gather(model, X[:1], image_shape=image_shape))
     check_page(page)
@@ -104,7 +104,7 @@ def test_one_column_one_row_one_feature(image_shape):
 
 def test_a_model_without_features_has_a_page():
     X = np.random.default_rng(0).normal(size=(30, 5))
-    model = MEIBP(random_state=0, n_jobs=1).fit(X)
+    model = unmoved(random_state=0, n_jobs=1).fit(X)
     assert model.n_components_ == 0
     page = render_report(gather(model, X))
     check_page(page)
@@ -113,14 +113,14 @@ def test_a_model_without_features_has_a_page():
 
 def test_rows_of_which_nothing_is_known_are_no_trouble():
     X = make_data()
-    model = MEIBP(3, random_state=0, n_jobs=1).fit(X)
+    model = unmoved(3, random_state=0, n_jobs=1).fit(X)
     check_page(render_report(gather(model, np.full((2, 6), np.nan))))
 
 
 def test_names_are_text_wherever_they_appear():
     names = [SCRIPT, IMAGE, "'; alert(1) //", "{{ 7 * 7 }}", "&amp;", "plain"]
     frame = pd.DataFrame(make_data(), columns=names, index=[IMAGE] * 15 + [SCRIPT] * 15)
-    model = MEIBP(3, random_state=0, n_jobs=1).fit(frame)
+    model = unmoved(3, random_state=0, n_jobs=1).fit(frame)
     model.notes_ = {"data": SCRIPT, "fitted_at": IMAGE, "versions": {SCRIPT: IMAGE}}
     page = render_report(gather(model, frame), title=None)
     check_page(page)
@@ -133,7 +133,7 @@ def test_names_are_text_wherever_they_appear():
 
 def test_settings_that_are_objects_are_shown_short_and_escaped():
     X = make_data()
-    model = MEIBP(3, random_state=0, n_jobs=1).fit(X)
+    model = unmoved(3, random_state=0, n_jobs=1).fit(X)
     model.set_params(init={"Z": np.zeros((1000, 3)), SCRIPT: 1})
     page = render_report(gather(model, X))
     check_page(page)
@@ -142,7 +142,7 @@ def test_settings_that_are_objects_are_shown_short_and_escaped():
 
 def test_where_the_fit_had_settled_otherwise_is_told():
     X = make_data()
-    model = MEIBP(3, random_state=0, n_jobs=1).fit(X)
+    model = unmoved(3, random_state=0, n_jobs=1).fit(X)
     model.assignments_ = model.transform(X)
     assert "settled on other answers" not in render_report(gather(model, X))
     model.assignments_[: len(X) // 4] ^= 1
@@ -156,7 +156,7 @@ def test_where_the_fit_had_settled_otherwise_is_told():
 
 def test_held_out_scores_are_put_in_words():
     X = make_data()
-    model = MEIBP(3, random_state=0, n_jobs=1).fit(X)
+    model = unmoved(3, random_state=0, n_jobs=1).fit(X)
     assert "No entries were hidden" in render_report(gather(model, X))
     noted = {"score": -0.25, "n_entries": 18, "fraction": 0.1}
     model.notes_ = {"held_out": noted | {"error": 0.4}}
@@ -170,13 +170,13 @@ def test_held_out_scores_are_put_in_words():
 
 def test_the_noise_of_columns_is_put_in_words():
     X = np.hstack([make_data(), np.full((30, 8), 2.0), np.eye(30)[:, :1]])
-    model = MEIBP(3, random_state=0, n_jobs=1).fit(X)
+    model = unmoved(3, random_state=0, n_jobs=1).fit(X)
     page = render_report(gather(model, X))
     check_page(page)
     assert "Noise of the columns" in page and "Loudest" in page and "Quietest" in page
     assert "1 column hardly varied" in page
     assert "Column 6, column 7, column 8, column 9, column 10, column 11 and 2 more did not" in page
-    shared = render_report(gather(MEIBP(3, noise="shared", random_state=0, n_jobs=1).fit(X), X))
+    shared = render_report(gather(unmoved(3, noise="shared", random_state=0, n_jobs=1).fit(X), X))
     check_page(shared)
     assert "Noise of the columns" not in shared and "The noise of the model is" in shared
     picture = render_report(gather(model, X, image_shape=(3, 5)))
@@ -186,7 +186,7 @@ def test_the_noise_of_columns_is_put_in_words():
 
 def test_how_many_rows_are_proven_is_told():
     X = make_data()
-    model = MEIBP(3, random_state=0, n_jobs=1).fit(X)
+    model = unmoved(3, random_state=0, n_jobs=1).fit(X)
     model.history_["proven"][-1] = 1.0
     assert "every row&#39;s features were proven to be the best" in render_report(gather(model, X))
     model.history_["proven"][-1] = 0.63
@@ -196,13 +196,13 @@ def test_how_many_rows_are_proven_is_told():
     assert "Few rows are proven" not in page
     model.history_["proven"][-1] = 0.2
     assert "Few rows are proven" in render_report(gather(model, X))
-    greedy = MEIBP(3, optimizer="local_search", random_state=0, n_jobs=1).fit(X)
+    greedy = unmoved(3, optimizer="local_search", random_state=0, n_jobs=1).fit(X)
     assert "proven" not in render_report(gather(greedy, X))
 
 
 def test_the_same_fit_gives_the_same_page(tmp_path):
     X = make_data()
-    model = MEIBP(3, random_state=0, n_jobs=1).fit(X)
+    model = unmoved(3, random_state=0, n_jobs=1).fit(X)
     first = write_report(model, X, tmp_path / "a.html")
     model.save(tmp_path / "model.ibp")
     second = write_report(ibp.load(tmp_path / "model.ibp"), X, tmp_path / "b.html")
@@ -211,7 +211,7 @@ def test_the_same_fit_gives_the_same_page(tmp_path):
 
 def test_a_page_is_written_whole_or_not_at_all(tmp_path):
     X = make_data()
-    model = MEIBP(3, random_state=0, n_jobs=1).fit(X)
+    model = unmoved(3, random_state=0, n_jobs=1).fit(X)
     path = tmp_path / "report.html"
     path.write_text("mine")
     with pytest.raises(ValueError, match="exists"):
@@ -226,7 +226,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path):
 
 def test_what_was_left_out_is_said():
     X = make_data(40)
-    model = MEIBP(3, random_state=0, n_jobs=1).fit(X)
+    model = unmoved(3, random_state=0, n_jobs=1).fit(X)
     page = render_report(gather(model, X, max_rows=10))
     assert "This page has 10 of 40 rows: the 5 that are explained worst" in page
     assert "This page has" not in render_report(gather(model, X))
@@ -299,14 +299,14 @@ def test_without_jinja2_there_is_a_sentence(monkeypatch):
     rendering._environment.cache_clear()
     monkeypatch.setitem(sys.modules, "jinja2", None)
     X = make_data()
-    model = MEIBP(3, random_state=0, n_jobs=1).fit(X)
+    model = unmoved(3, random_state=0, n_jobs=1).fit(X)
     with pytest.raises(ImportError, match=r'pip install "ibp\[cli\]"'):
         render_report(gather(model, X))
 
 
 def test_what_of_wide_data_is_shown_is_said(monkeypatch):
     X = make_data()
-    model = MEIBP(3, random_state=0, n_jobs=1).fit(X)
+    model = unmoved(3, random_state=0, n_jobs=1).fit(X)
     whole = render_report(gather(model, X))
     assert "the strongest of every feature" not in whole and "pixel in each" not in whole
     monkeypatch.setattr("ibp.report.sampling.MOST_COLUMNS", 5)

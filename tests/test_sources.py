@@ -25,7 +25,7 @@ from ibp.data.source import (
 )
 from ibp.errors import InvalidTypeError, InvalidValueError
 from ibp.validation import check_matrix
-from problems import random_data
+from problems import random_data, unmoved
 
 SELECTIONS = {
     "slice": slice(3, 9),
@@ -168,7 +168,7 @@ def test_a_source_that_gives_other_rows_than_it_says_is_refused(shape, words):
     source = HomeMadeRows(np.random.default_rng(0).random((20, 7)))
     source.shape = shape
     with pytest.raises(InvalidValueError, match=re.escape(words)):
-        ibp.MEIBP(2, max_iter=2).fit(source)
+        unmoved(2, max_iter=2).fit(source)
 
 
 def test_what_is_a_source_is_told_by_what_it_has(X):
@@ -270,7 +270,7 @@ def test_a_mapped_file_is_fitted_as_the_array_is(dtype, order, settings, tmp_pat
         X[1, 4] = np.nan
     on_disk = mapped(tmp_path, X, order)
     same_answers(
-        *(ibp.MEIBP(4, max_iter=5, random_state=2, **settings) for _ in range(2)), X, on_disk
+        *(unmoved(4, max_iter=5, random_state=2, **settings) for _ in range(2)), X, on_disk
     )
 
 
@@ -287,10 +287,10 @@ def test_a_mapped_file_is_never_converted_or_copied_as_a_whole(dtype, tmp_path):
     settings = {"init": "random", "max_iter": 3, "tol": 0, "n_jobs": 2, "random_state": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ibp.MEIBP(6, **settings).fit(X[:500])
+        unmoved(6, **settings).fit(X[:500])
         tracemalloc.start()
         try:
-            model = ibp.MEIBP(6, **settings).fit(on_disk)
+            model = unmoved(6, **settings).fit(on_disk)
             model.transform(on_disk)
             with pytest.raises(InvalidValueError, match="is expecting 150 features"):
                 model.transform(on_disk[:, :20])
@@ -304,7 +304,7 @@ def test_a_mapped_file_is_never_converted_or_copied_as_a_whole(dtype, tmp_path):
 def test_a_source_is_read_a_few_rows_at_a_time():
     X = random_data(np.random.default_rng(1), 6000, 4)
     source = HomeMadeRows(X)
-    model = ibp.MEIBP(3, init="random", max_iter=2, tol=0, random_state=0).fit(source)
+    model = unmoved(3, init="random", max_iter=2, tol=0, random_state=0).fit(source)
     model.score(source)
     assert source.most_rows <= 1024
 
@@ -337,7 +337,7 @@ def test_the_first_negative_entry_is_named(tmp_path):
     X[600, 1] = -1.0
     for data in (X, mapped(tmp_path, X), HomeMadeRows(X), sparse.csr_array(X)):
         with pytest.warns(UserWarning, match="first in row 600, column 1"):
-            ibp.MEIBP(1, fit_intercept=False, init="random", max_iter=1, tol=0).fit(data)
+            unmoved(1, fit_intercept=False, init="random", max_iter=1, tol=0).fit(data)
 
 
 def test_bad_sources_are_refused_as_bad_matrices_are(X, tmp_path):
@@ -353,7 +353,7 @@ def test_bad_sources_are_refused_as_bad_matrices_are(X, tmp_path):
 
 
 def test_the_number_of_columns_of_a_source_is_checked(X):
-    model = ibp.MEIBP(2, random_state=0, max_iter=1, tol=0).fit(HomeMadeRows(X))
+    model = unmoved(2, random_state=0, max_iter=1, tol=0).fit(HomeMadeRows(X))
     assert model.n_features_in_ == 5
     with pytest.raises(InvalidValueError) as of_array:
         model.transform(X[:, :4])

@@ -18,7 +18,7 @@ from ibp.methods.meibp.method import MEIBPMethod
 from ibp.methods.meibp.random_start import RandomStart
 from ibp.model import Bound, Statistics
 from ibp.model.ibp_prior import EQUIVALENCE_CLASSES
-from problems import missing_kinds, priors, random_hyperparameters, seeds
+from problems import missing_kinds, priors, random_hyperparameters, seeds, unmoved
 
 
 def sparse_data(rng, n=60, d=9, k=3, missing="none", dtype=np.float64):
@@ -62,7 +62,7 @@ def X(request):
 def models(X):
     """The same fit of the dense and of the sparse matrix."""
     settings = {"init": a_start(X), "block_size": 7, "tol": 0, "max_iter": 12, "noise_std": 0.4}
-    return MEIBP(**settings).fit(X), MEIBP(**settings).fit(as_csr(X))
+    return unmoved(**settings).fit(X), unmoved(**settings).fit(as_csr(X))
 
 
 # The same model
@@ -109,7 +109,7 @@ def test_every_sweep_is_that_of_the_dense_matrix(X, prior, block_size, changes, 
     courses = []
     for matrix in (X, as_csr(X)):
         codes = []
-        model = MEIBP(
+        model = unmoved(
             init=a_start(X),
             prior=prior,
             block_size=block_size,
@@ -181,7 +181,7 @@ def test_scores_near_a_perfect_fit():
     Z = (np.random.default_rng(0).random((60, 2)) < 0.5).astype(np.uint8)
     X = Z @ np.array([[1000.0, 0, 500, 0], [0, 800.0, 0, 0]])
     X[0, 0] += 0.1
-    model = MEIBP(init=a_start(X, 2) | {"Z": Z}, max_iter=3, tol=0).fit(X)
+    model = unmoved(init=a_start(X, 2) | {"Z": Z}, max_iter=3, tol=0).fit(X)
     model.noise_std_ = 0.1
     np.testing.assert_allclose(
         model.score_samples(as_csr(X)), model.score_samples(X), rtol=1e-4, atol=1e-4
@@ -251,7 +251,7 @@ def test_the_same_numbers_have_the_same_start(missing, noise, convert):
     X, _ = planted(missing, lambda rng, shape: (rng.random(shape) < 0.05) * rng.normal(size=shape))
     X = X.astype(np.float32).astype(np.float64)
     settings = {"max_iter": 1, "tol": 0, "random_state": 0, "noise": noise}
-    one, other = (MEIBP(**settings).fit(matrix) for matrix in (X, convert(X)))
+    one, other = (unmoved(**settings).fit(matrix) for matrix in (X, convert(X)))
     assert one.n_components_ > 4
     np.testing.assert_array_equal(one.assignments_, other.assignments_)
     per_entry = 1e-9 if convert is as_csr else 1e-4
@@ -316,7 +316,7 @@ def test_formats(X, models, convert):
     matrix = convert(X)
     before = matrix.copy()
     settings = {"init": a_start(X), "block_size": 7, "tol": 0, "max_iter": 12, "noise_std": 0.4}
-    model = MEIBP(**settings).fit(matrix)
+    model = unmoved(**settings).fit(matrix)
     np.testing.assert_array_equal(model.assignments_, models[0].assignments_)
     np.testing.assert_allclose(model.components_, models[0].components_, rtol=1e-9, atol=1e-12)
     np.testing.assert_array_equal(model.transform(matrix), models[0].transform(X))
@@ -333,8 +333,8 @@ def test_formats(X, models, convert):
 def test_number_types(dtype):
     X = np.rint(np.abs(sparse_data(np.random.default_rng(2)))).astype(dtype)
     settings = {"init": a_start(X), "block_size": 7, "tol": 0, "max_iter": 8, "noise_std": 0.4}
-    expected = MEIBP(**settings).fit(X.astype(np.float64))
-    model = MEIBP(**settings).fit(sparse.csr_array(X))
+    expected = unmoved(**settings).fit(X.astype(np.float64))
+    model = unmoved(**settings).fit(sparse.csr_array(X))
     np.testing.assert_array_equal(model.assignments_, expected.assignments_)
     np.testing.assert_allclose(model.components_, expected.components_, rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(
@@ -348,7 +348,7 @@ def test_long_indices_and_read_only_arrays(X, models):
     for array in (S.data, S.indices, S.indptr):
         array.flags.writeable = False
     settings = {"init": a_start(X), "block_size": 7, "tol": 0, "max_iter": 12, "noise_std": 0.4}
-    model = MEIBP(**settings).fit(S)
+    model = unmoved(**settings).fit(S)
     np.testing.assert_array_equal(model.assignments_, models[0].assignments_)
     np.testing.assert_array_equal(model.transform(S), models[0].transform(X))
 
@@ -359,7 +359,7 @@ def test_rows_and_columns_with_nothing_stored():
     X[10:14] = 0.0
     X[:, 4] = 0.0
     settings = {"init": a_start(X), "noise_std": 0.4, "max_iter": 5, "tol": 0}
-    one, other = (MEIBP(**settings).fit(matrix) for matrix in (X, as_csr(X)))
+    one, other = (unmoved(**settings).fit(matrix) for matrix in (X, as_csr(X)))
     np.testing.assert_array_equal(one.assignments_, other.assignments_)
     np.testing.assert_array_equal(one.transform(X[10:14]), other.transform(as_csr(X[10:14])))
     nothing = sparse.csr_array((3, 9))
@@ -377,7 +377,7 @@ def test_infinities_are_named(value, convert):
     X[11, 2] = X[12, 1] = value
     with pytest.raises(ValueError, match=r"infinity in row 11, column 2\b.*NaN"):
         MEIBP().fit(convert(X))
-    model = MEIBP(2, max_iter=1, tol=0, random_state=0, **FIXED).fit(np.where(np.isinf(X), 0, X))
+    model = unmoved(2, max_iter=1, tol=0, random_state=0, **FIXED).fit(np.where(np.isinf(X), 0, X))
     for method in (model.transform, model.score, model.impute):
         with pytest.raises(ValueError, match=r"infinity in row 11, column 2\b"):
             method(convert(X))
@@ -399,7 +399,7 @@ def test_other_errors():
     X[5, 3] = -1.0
     X[::2, 1] = 1.0
     with pytest.warns(UserWarning, match="negative entries, the first in row 5, column 3"):
-        MEIBP(2, fit_intercept=False, max_iter=0, tol=0, random_state=0, **FIXED).fit(as_csr(X))
+        unmoved(2, fit_intercept=False, max_iter=0, tol=0, random_state=0, **FIXED).fit(as_csr(X))
 
 
 # Memory

@@ -23,7 +23,8 @@ from ibp.submodular import OPTIMIZERS, Problem, maximize, maximize_rows
 from problems import random_data
 
 WHOLE_ROWS = ("aibp", "t-aibp", "bs-ibp", "meibp+aibp")
-MODES: dict[str, dict[str, Any]] = {
+# One of them with moves, each of which is many sweeps.
+SWEEPS_ALONE: dict[str, dict[str, Any]] = {
     "spectral": {},
     "random": {"n_components": 5, "init": "random"},
     "restarts": {"n_components": 4, "init": "random", "n_init": 2, "shuffle": True},
@@ -35,6 +36,9 @@ MODES: dict[str, dict[str, Any]] = {
 } | {
     name: {"n_components": 5, "optimizer": name, "init": "random"}
     for name in ("local_search", "double_greedy", "randomized_double_greedy")
+}
+MODES = {name: settings | {"moves": False} for name, settings in SWEEPS_ALONE.items()} | {
+    "moves": {"n_components": 3, "init": "random"}
 }
 
 
@@ -56,6 +60,8 @@ def fits() -> Iterator[tuple[str, Callable[[], Any], Any]]:
             if sparse.issparse(data) and label in WHOLE_ROWS:
                 continue
             settings = {} if label in ("meibp", "meibp-default", "bs-ibp") else {"max_iter": 6}
+            if label == "meibp-default":
+                settings = {"moves": False}
             yield (
                 f"{label}/{kind}",
                 lambda label=label, low=low, settings=settings: ibp.fit(
@@ -84,14 +90,18 @@ def fits() -> Iterator[tuple[str, Callable[[], Any], Any]]:
         "many features": lambda: ibp.AcceleratedGibbs(alpha=20.0, max_iter=5, random_state=0),
         "searched sets": lambda: ibp.BeamSearchIBP(max_subset_enumeration=1, random_state=0),
         "all hypotheses": lambda: ibp.BeamSearchIBP(3, scoring="naive", random_state=0),
-        "equal columns": lambda: ibp.MEIBP(init=equal_columns(X), prior="lof", block_size=1),
+        "equal columns": lambda: ibp.MEIBP(
+            init=equal_columns(X), prior="lof", block_size=1, moves=False
+        ),
     }
     for name, make in others.items():
         yield name, lambda make=make: make().fit(X), X
     wide = random_data(np.random.default_rng(7), 10, 40, missing="none")
     yield (
         "wide, row by row",
-        lambda: ibp.MEIBP(3, block_size=1, init="random", max_iter=3, random_state=0).fit(wide),
+        lambda: ibp.MEIBP(
+            3, block_size=1, init="random", max_iter=3, moves=False, random_state=0
+        ).fit(wide),
         wide,
     )
     known: dict[str, Any] = {"learn_hyperparameters": False, "fit_intercept": False}

@@ -82,6 +82,14 @@ def fit(
     max_sweeps: Annotated[
         int | None, options.count("--max-sweeps", help="Most sweeps.", show_default="by method")
     ] = None,
+    no_moves: Annotated[
+        bool,
+        options.flag(
+            "--no-moves",
+            help="Only sweep over the rows: add, split, merge and exchange no features. Quicker, "
+            "and the number of features hangs on the start.",
+        ),
+    ] = False,
     jobs: options.Jobs = None,
     settings: Annotated[
         list[Any] | None,
@@ -135,6 +143,7 @@ def fit(
             max_iter=max_sweeps,
             time_limit=time_limit,
             n_jobs=jobs,
+            no_moves=no_moves,
             **changes,
         )
         fitting.note_shift(reporter, method, estimator, table)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import time
 import warnings
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +35,9 @@ NOT_SET_HERE = ("callbacks",)
 SCORING_SHARE = 0.1
 
 
-def make_estimator(method: str, components: int | None, **settings: Any) -> Any:
+def make_estimator(
+    method: str, components: int | None, *, no_moves: bool = False, **settings: Any
+) -> Any:
     """The estimator of a label; settings that are None are left to it."""
     from ibp.validation import sklearn_checks
 
@@ -47,6 +48,10 @@ def make_estimator(method: str, components: int | None, **settings: Any) -> Any:
         error.cure = "Give it with -k"
         raise
     known = set(plain.get_params()) - set(NOT_SET_HERE)
+    if no_moves:
+        if "moves" not in known:
+            raise InputError(f"{method} makes no moves", "Leave out --no-moves")
+        given["moves"] = False
     for name in given:
         if name not in known:
             raise InputError(
@@ -104,33 +109,35 @@ def hide(table: Table, fraction: float, seed: int) -> HeldOut:
         ) from None
 
 
-def _sweep_callback(
-    reporter: Reporter, held_out: HeldOut | None, estimator: Any
-) -> Callable[[Progress], None]:
-    """Tell of each sweep, and score held-out entries where that has taken little time so far."""
-    scoring = 0.0
+class _Teller:
+    """Tells of each sweep, and scores held-out entries where that has taken little time so far."""
 
-    def tell(progress: Progress) -> None:
-        nonlocal scoring
+    def __init__(self, reporter: Reporter, held_out: HeldOut | None, estimator: Any) -> None:
+        self.reporter, self.held_out, self.estimator = reporter, held_out, estimator
+        self.trying = reporter.trying
+        self.scoring = 0.0
+
+    def __call__(self, progress: Progress) -> None:
         score = None
-        if held_out is not None and scoring <= SCORING_SHARE * progress.seconds:
+        if self.held_out is not None and self.scoring <= SCORING_SHARE * progress.seconds:
             started = time.perf_counter()
-            score = held_out.own_score(progress.fitted_model())
-            scoring += time.perf_counter() - started
-        reporter.sweep(
+            score = self.held_out.own_score(progress.fitted_model())
+            self.scoring += time.perf_counter() - started
+        move = progress.values.get("move") or None
+        self.reporter.sweep(
             Sweep(
                 restart=progress.restart,
-                restarts=estimator.n_init,
+                restarts=self.estimator.n_init,
                 sweep=progress.iteration,
                 features=progress.n_components,
                 evidence=float(progress.evidence),
                 held_out=score,
                 seconds=progress.seconds,
-                time_limit=estimator.time_limit,
+                time_limit=self.estimator.time_limit,
+                move=move,
+                move_gain=None if move is None else float(progress.values["move_gain"]),
             )
         )
-
-    return tell
 
 
 def fit_table(
@@ -148,7 +155,7 @@ def fit_table(
 
     n_rows, n_columns = table.shape
     reporter.stage(f"Fitting {table.source}: {n_rows:,} x {n_columns:,}, {method}")
-    estimator.set_params(callbacks=_sweep_callback(reporter, held_out, estimator))
+    estimator.set_params(callbacks=_Teller(reporter, held_out, estimator))
     gc.enable()  # which loading went without
     started = time.perf_counter()
     with places_named(table), compilation_reported(reporter.compiling):

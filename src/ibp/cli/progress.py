@@ -40,6 +40,8 @@ class Sweep:
     held_out: float | None
     seconds: float
     time_limit: float | None
+    move: str | None = None  # what was tried and kept in it
+    move_gain: float | None = None  # what that raised the evidence by
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,9 @@ class Reporter:
 
     def sweep(self, sweep: Sweep | ComparisonSweep) -> None:
         """A sweep of a fit is done."""
+
+    def trying(self, what: str) -> None:
+        """Say what is tried within a sweep."""
 
     def note(self, text: str) -> None:
         """Tell what the user should know though all goes on."""
@@ -209,6 +214,8 @@ def _in_a_line(sweep: Sweep | ComparisonSweep) -> str:
         if sweep.restarts > 1:
             parts.insert(0, f"restart {sweep.restart} of {sweep.restarts}")
         parts.append(f"evidence {number(sweep.evidence)}")
+        if sweep.move is not None and sweep.move_gain is not None:
+            parts.append(f"{sweep.move} gained {number(sweep.move_gain)}")
         passed = sweep.seconds
     if sweep.held_out is not None:
         parts.append(f"held-out score {sweep.held_out:.4f}")

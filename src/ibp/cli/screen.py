@@ -32,6 +32,8 @@ class TerminalReporter(Reporter):
         self._spinner = Spinner("dots", style="cyan")
         self._stage = ""
         self._compiling: str | None = None
+        self._trying: str | None = None
+        self._moved: Sweep | None = None
         self._sweep: Sweep | None = None
         self._held_out: float | None = None
         self._evidence: list[float] = []
@@ -57,6 +59,7 @@ class TerminalReporter(Reporter):
     def stage(self, text: str) -> None:
         """Shown beside the spinner."""
         self._sweep, self._compiling, self._held_out = None, None, None
+        self._trying, self._moved = None, None
         self._evidence, self._compared, self._best = [], {}, {}
         self._stage = printable(text)
 
@@ -66,7 +69,7 @@ class TerminalReporter(Reporter):
 
     def sweep(self, sweep: Sweep | ComparisonSweep) -> None:
         """Numbers and a line of the evidence, or a table with a row per method."""
-        self._compiling, self._told_at = None, time.monotonic()
+        self._compiling, self._trying, self._told_at = None, None, time.monotonic()
         if isinstance(sweep, ComparisonSweep):
             self._compare(sweep)
             return
@@ -77,11 +80,17 @@ class TerminalReporter(Reporter):
                 f"{counted(before.features, 'feature')}, evidence {number(before.evidence)} after "
                 f"{counted(before.sweep, 'sweep')}."
             )
-            self._evidence, self._held_out = [], None
+            self._evidence, self._held_out, self._moved = [], None, None
         self._sweep = sweep
+        if sweep.move is not None:
+            self._moved = sweep
         self._evidence.append(sweep.evidence)
         if sweep.held_out is not None:
             self._held_out = sweep.held_out
+
+    def trying(self, what: str) -> None:
+        """Shown until the sweep has ended."""
+        self._compiling, self._trying = None, what
 
     def _compare(self, sweep: ComparisonSweep) -> None:
         self._compared.pop(sweep.method, None)  # the running one comes last
@@ -137,9 +146,19 @@ class TerminalReporter(Reporter):
         if len(self._evidence) > 1:
             width = max(8, min(self._console.width - 4, 48))
             lines.append(Text(f"  {sparkline(self._evidence[-width:])}", style="cyan"))
+        if moves := self._moves():
+            lines.append(Text(f"  {moves}", style="dim"))
         if sweep.time_limit is not None:
             lines.append(_time_left(seconds, sweep.time_limit))
         return lines
+
+    def _moves(self) -> str:
+        """The last move that was kept, with what it gained, and what is tried now."""
+        parts = [f"trying: {self._trying}"] if self._trying is not None else []
+        last = self._moved
+        if last is not None and last.move is not None and last.move_gain is not None:
+            parts.insert(0, f"{last.move} gained {number(last.move_gain)} in sweep {last.sweep}")
+        return "; ".join(parts)
 
     def _numbers(self, cells: dict[str, str]) -> Table:
         """Names above their numbers, or beside them where that is too wide."""

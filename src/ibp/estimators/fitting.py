@@ -23,7 +23,13 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from ibp.blas import single_threaded_blas
 from ibp.data import ColumnUnits, Observations, RowSource, Summary, summarize
 from ibp.errors import EndingWarning, InvalidTypeError, InvalidValueError
-from ibp.estimators.observing import CallbackSupportMixin, RestartKeeper, TaskTree
+from ibp.estimators.observing import (
+    CallbackSupportMixin,
+    MoveTeller,
+    RestartKeeper,
+    TaskTree,
+    similarity,
+)
 from ibp.loop import Observer, Run, run
 from ibp.parallel import Executor, Threads
 from ibp.random_state import spawn_generators
@@ -35,6 +41,9 @@ from ibp.validation import (
     level_of_user,
     warn_about_data,
 )
+
+# What one more feature must gain, in nats, for a limit to be in its way.
+WORTH_ANOTHER = 10.0
 
 
 class NotConvergedWarning(EndingWarning, ConvergenceWarning):
@@ -196,7 +205,10 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         self.n_samples_fit_ = observations.n_samples
         restarts = RestartKeeper(partial(self._fitted_from, method))
         tasks = TaskTree(self, X) if hasattr(self, "_skl_callbacks") else None
-        observers: list[Observer] = [restarts] if self.n_init > 1 else []
+        callbacks = self._callbacks()
+        observers: list[Observer] = [MoveTeller(callbacks)]
+        if self.n_init > 1:
+            observers.append(restarts)
         with compilation_reported(_print_compilation) if self.verbose else compilation_noticed():
             result = run(
                 method,
@@ -206,13 +218,13 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 max_iter=self.max_iter,
                 tol=self._loop_tol,
                 time_limit=time_limit,
-                callbacks=self._callbacks(),
+                callbacks=callbacks,
                 observers=[*observers, tasks] if tasks else observers,
                 fitted_from=partial(self._fitted_from, method),
             )
         self._keep_run(method, result)
         if self.n_init > 1:
-            self._keep_restarts(restarts)
+            self._keep_restarts(restarts, result)
         if tasks:
             tasks.fit_ended(self)
         self._warn_about_fit(result)
@@ -233,14 +245,14 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         self.restart_similarity_ = np.ones((1, self.n_components_))
         self.notes_: dict[str, Any] = {}
 
-    def _keep_restarts(self, restarts: RestartKeeper) -> None:
+    def _keep_restarts(self, keeper: RestartKeeper, result: Run[Any]) -> None:
         """Make attributes of what is known of the restarts."""
-        self.restart_kept_ = restarts.kept
-        self.restart_evidence_ = np.array(restarts.evidence)
-        self.restart_n_components_ = np.array(restarts.n_components)
+        self.restart_kept_, restarts = keeper.known(result, self._training_codes())
+        self.restart_evidence_ = np.array([restart.evidence for restart in restarts])
+        self.restart_n_components_ = np.array([restart.codes.shape[1] for restart in restarts])
         # Where patterns may be negative, an intercept can take over a feature with its sign turned.
         flips = self.fit_intercept and not self.nonnegative
-        self.restart_similarity_ = restarts.similarity(self._training_codes(), flips)
+        self.restart_similarity_ = similarity(self.restart_kept_, restarts, flips)
 
     def _fitted_from(self, method: Any, result: Run[Any]) -> Self:
         """Make a fitted estimator that does not change with the state later."""
@@ -306,9 +318,11 @@ def _print_compilation(name: str) -> None:
 
 
 def _print_progress(progress: Any) -> None:
+    move = progress.values.get("move")
+    moved = f"  {move} gained {progress.values['move_gain']:.2f}" if move else ""
     print(
         f"sweep {progress.iteration:4d}  evidence {progress.evidence:16.2f}  "
         f"features {progress.n_components:3d}  changed {progress.n_changed:8d}  "
-        f"{progress.seconds:8.2f} s",
+        f"{progress.seconds:8.2f} s{moved}",
         flush=True,
     )

@@ -14,7 +14,7 @@ from ibp.data import ColumnUnits, Observations, RowSource, Summary
 from ibp.data.units import rounding_variance
 from ibp.errors import InvalidValueError
 from ibp.estimators.binary import HardAssignmentModel
-from ibp.estimators.fitting import init_constraint, keep_parameters
+from ibp.estimators.fitting import WORTH_ANOTHER, init_constraint, keep_parameters
 from ibp.estimators.hyperparameters import (
     SMALLEST_STD,
     column_hyperparameters_of,
@@ -34,13 +34,16 @@ class MEIBP(HardAssignmentModel):
     feature looks like, E is Gaussian noise. Z has an Indian Buffet Process prior, so the number of
     features is learned. The method is that of Reed and Ghahramani (2013) [1]_: every row of Z is
     found by maximising a submodular function, A keeps a posterior distribution, and a lower bound
-    of the evidence rises with every step.
+    of the evidence rises with every step. Between sweeps, moves add, remove, merge, split and
+    exchange features where that raises the bound, so that their number is the data's and not that
+    of the start.
 
     Parameters
     ----------
     n_components : int, default=None
-        Upper bound on the number of features. Features that no row uses, or that cost more
-        evidence than they explain, are dropped. None finds a number that suits the data.
+        The most features that there may be; None for no limit. Features that no row uses, or that
+        cost more evidence than they explain, are dropped. A fit that ends at its limit says so,
+        with what one more feature would gain (see ``limit_gain_``).
     fit_intercept : bool, default=True
         Whether each column has a signed offset, learned with the factors. Without it the model is
         the paper's, and the data should have their minimum at 0.
@@ -78,39 +81,53 @@ default="exact"
         removal of each feature.
         ``"empty"``: the search of the paper's authors, from nothing and without any of these; it
         can lower the evidence now and then.
-    init : "spectral", "random", dict or fitted model, default="spectral"
+    init : "auto", "spectral", "random", dict or fitted model, default="auto"
         The start. ``"spectral"``: principal and independent components of a sample of the rows,
         each cut in two; where that does not look like binary features it competes with a random
-        start by evidence. ``"random"``: every row has every feature with probability 1/3.
-        A dict ``{"Z": N x K, "mu": K x D, "sigma": K x D}``, the last two being the locations and
-        scales of the factors' truncated Gaussians, with ``"intercept"`` (D numbers) if there is
-        one. Or another model fitted to the same rows, whose noise_std_ and factor_std_ are then
-        where learning starts unless others are given.
+        start by evidence. ``"random"``: every row has every feature with probability 1/3; without
+        `n_components`, a start of at most 50 features that has taken shape on a sample of the
+        rows. ``"auto"``: spectral and random in turn over `n_init`, spectral first, so that
+        restarts differ.
+        A dict ``{"Z": N x K}`` of codes, from which all else follows, or ``{"Z": N x K, "mu": K x
+        D, "sigma": K x D}``, the last two being the locations and scales of the factors' truncated
+        Gaussians, with ``"intercept"`` (D numbers) if there is one. Or another model fitted to the
+        same rows, whose noise_std_ and factor_std_ are then where learning starts unless others
+        are given.
     block_size : int or "auto", default="auto"
         How many rows are optimised between two refreshes of the factors. Rows of a block are
         optimised in parallel. 1 is the paper's schedule: the best ascent per sweep and the slowest
         sweep. ``"auto"`` takes small blocks at first and large ones once few rows change.
     shuffle : bool, default=False
         Whether each sweep visits the rows in a new random order.
-    max_iter : int, default=200
+    moves : bool, default=True
+        Whether features are added, removed, merged, split and exchanged between sweeps, and the
+        noise raised for a while to rearrange many at a time. A move is kept only if it raises the
+        evidence. False is the paper's algorithm: quicker, but features can only be dropped, so that
+        their number hangs on the start.
+    max_iter : int, default=1000
         Most sweeps.
     tol : float, default=1e-3
-        The fit ends when the mean training log-likelihood of five sweeps differs from that of the
-        five before by less than this fraction; 0 switches the rule off. It also ends when a sweep
-        changes nothing.
+        With moves: a round of moves begins anew as long as one of them gains this part of what all
+        features together gain over having none, and at least 10 nats; the fit ends when all have
+        been tried in vain. Without: the fit ends when the mean training log-likelihood of five
+        sweeps differs from that of the five before by less than this fraction; 0 switches that rule
+        off. It also ends when a sweep changes nothing.
     n_init : int, default=1
-        Number of starts; the one of highest evidence is kept.
+        Number of starts; the one of highest evidence is kept. With moves, it takes over what the
+        others found where that raises its evidence.
     time_limit : float, default=None
         Seconds after which the fit ends with the model so far.
     callbacks : callable or list of callables, default=None
         Each is called after every sweep with an `ibp.loop.Progress`; one that returns True ends
-        the fit.
+        the fit. One that has a method ``trying(what)`` is also told of each move by its name,
+        before it is tried.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the starts.
     n_jobs : int, default=-1
         Threads; -1 for all cores. Results do not depend on it.
     verbose : int, default=0
-        1 prints a line per sweep, and what is being compiled on a machine's first fit.
+        1 prints a line per sweep, with the move that was kept and what it gained, and what is being
+        compiled on a machine's first fit.
 
     Attributes
     ----------
@@ -144,11 +161,19 @@ default="exact"
     evidence_parts_ : dict
         Its parts: likelihood, assignment_prior, factor_prior, factor_entropy, intercept,
         hyperparameters.
+    baseline_evidence_ : float or None
+        The same bound of a model without any feature: what is above it, the features gain. None in
+        models saved by older versions.
+    limit_gain_ : float or None
+        What one more feature than `n_components` allows would gain, in nats, as far as one birth
+        tells; several together may gain more. None if the fit is not at its limit, makes no moves,
+        or ended before it had tried them all.
     history_ : dict of ndarrays
         One entry per sweep: evidence, n_components, n_changed (entries of Z),
         train_log_likelihood (mean per observed entry at E[A]), proven (the fraction of rows whose
         optimum, against the factors and counts that their block started with, was proven) and
-        seconds (since the fit began).
+        seconds (since the fit began); with moves also move (the name of the one that was kept, or
+        nothing) and move_gain (what it raised the evidence by).
     n_iter_ : int
         Number of sweeps.
     converged_ : bool
@@ -376,6 +401,15 @@ default="exact"
         self.baseline_evidence_: float | None = float(bare)
         self.limit_gain_: float | None = state.limit_gain
         self.evidence_parts_ = {name: float(value) for name, value in vars(evidence).items()}
+
+    def _warn_about_fit(self, result: Any) -> None:
+        super()._warn_about_fit(result)
+        if self.limit_gain_ is not None and self.limit_gain_ > WORTH_ANOTHER:
+            self._warn(
+                f"n_components={self.n_components} is all that this fit may have, and one more "
+                f"feature would gain {self.limit_gain_:,.0f} nats of evidence; raise n_components "
+                "or leave it out."
+            )
 
     def _predictive_std(self) -> Any:
         if np.ndim(self.resolution_) == 0 or not self.learn_hyperparameters:

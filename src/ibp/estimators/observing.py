@@ -1,8 +1,9 @@
-"""Observers of a fit: one keeps a record of its restarts, one tells scikit-learn's callbacks."""
+"""Observers of a fit: of its restarts, for callbacks that hear of moves, for scikit-learn's."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,15 @@ except ImportError:
         """Stands in for scikit-learn's own, and supports nothing."""
 
 
+class Restart(NamedTuple):
+    """What is kept of a restart."""
+
+    number: int
+    cut_short: bool
+    evidence: float
+    codes: CompactCodes  # of the training rows
+
+
 class RestartKeeper(Observer):
     """Keeps the evidence and the codes of the training rows of each restart.
 
@@ -25,38 +35,49 @@ class RestartKeeper(Observer):
 
     def __init__(self, fitted_from: Any) -> None:
         self.fitted_from = fitted_from
-        self.evidence: list[float] = []
-        self.codes: list[CompactCodes] = []
+        self.ended: list[Restart] = []
 
     def restart_ended(self, run: Run[Any]) -> None:
-        """Keep what is needed of a restart, if it was not cut short or is the best."""
+        """Keep what is needed of a restart."""
         cut_short = run.ending not in ("converged", "max_iter")
-        if cut_short and self.evidence and not run.evidence > max(self.evidence):
-            return  # that its features differ would say nothing
-        self.evidence.append(float(run.evidence))
-        self.codes.append(CompactCodes(self.fitted_from(run)._training_codes()))
+        codes = CompactCodes(self.fitted_from(run)._training_codes())
+        self.ended.append(Restart(run.context.restart, cut_short, float(run.evidence), codes))
 
-    @property
-    def kept(self) -> int:
-        """The number of the restart of highest evidence, the first of equals, as in the loop."""
-        return int(np.argmax(self.evidence))
+    def known(self, kept: Run[Any], codes: Any) -> tuple[int, list[Restart]]:
+        """Return the restarts that tell something, and which of them the given run is.
 
-    @property
-    def n_components(self) -> list[int]:
-        """The number of features of each restart."""
-        return [codes.shape[1] for codes in self.codes]
-
-    def similarity(self, codes: Any, flips: bool) -> Any:
-        """Return each feature's similarity to its match in each restart, 1 for the restart kept.
-
-        ``codes`` are those of the model that is kept.
+        One that was cut short is not among them unless it was kept: that its features differ would
+        say nothing. The one that was kept may have taken over features of others since it ended;
+        ``codes`` are those that it has now.
         """
-        rows = np.ones((len(self.evidence), codes.shape[1]))
-        mine = CompactCodes(codes)
-        for restart, others in enumerate(self.codes):
-            if restart != self.kept:
-                rows[restart] = match_codes(mine, others, flips=flips)[1]
-        return rows
+        number = kept.context.restart
+        known = [one for one in self.ended if one.number == number or not one.cut_short]
+        place = [one.number for one in known].index(number)
+        now = known[place]._replace(evidence=float(kept.evidence), codes=CompactCodes(codes))
+        known[place] = now
+        return place, known
+
+
+def similarity(kept: int, restarts: Sequence[Restart], flips: bool) -> Any:
+    """Return each feature's similarity to its match in each restart, 1 for the restart kept."""
+    mine = restarts[kept].codes
+    rows = np.ones((len(restarts), mine.shape[1]))
+    for number, other in enumerate(restarts):
+        if number != kept:
+            rows[number] = match_codes(mine, other.codes, flips=flips)[1]
+    return rows
+
+
+class MoveTeller(Observer):
+    """Tells callbacks what is about to be tried, if they have a method ``trying`` to hear it."""
+
+    def __init__(self, callbacks: Sequence[Any]) -> None:
+        self.heard = [callback.trying for callback in callbacks if hasattr(callback, "trying")]
+
+    def trying(self, what: str) -> None:
+        """Pass it on."""
+        for hear in self.heard:
+            hear(what)
 
 
 class TaskTree(Observer):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
+from ibp.estimators.fitting import WORTH_ANOTHER
 from ibp.registry import card_of
 from ibp.report.measuring import is_on
 from ibp.report.reading import DataReader, FloatArray
@@ -78,8 +79,8 @@ class Limit:
 
     @property
     def binds(self) -> bool:
-        """Whether more features may be better: unless it is known that the next gains nothing."""
-        return self.gain is None or self.gain > 0
+        """Whether more features may be better: unless it is known that the next gains little."""
+        return self.gain is None or self.gain > WORTH_ANOTHER
 
 
 def limit_of(model: Any, label: str | None = None) -> Limit | None:

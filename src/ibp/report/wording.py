@@ -206,7 +206,7 @@ def limit(reached: Limit, name: str) -> str:
     n = reached.n_components
     said = f"It has {'the one feature' if n == 1 else f'all {n:,} features'} that it may have"
     if not reached.binds:
-        return f"{said}, and one more would gain nothing."
+        return f"{said}, and one more that was tried gained nothing to speak of."
     more = "whether more would be better is not known"
     if reached.gain is not None:
         more = f"one more would still gain {number(reached.gain)} nats of evidence"
