@@ -60,10 +60,12 @@ def reheated(method: MEIBPMethod, context: Context, state: MEIBPState, heat: flo
     changed = state.copy()
     known = changed.hyperparameters
     changed.hyperparameters = with_noise_times(known, heat)
+    changed.refresh(context)  # factors and intercept go by the noise
     changed.begin_again()
     for number in range(COOLING_SWEEPS):
         if number == HOT_SWEEPS:
             changed.hyperparameters = cooled(changed.hyperparameters, known)
+            changed.refresh(context)
         if not context.should_stop():
             method.improve(context, changed)
     worth = worthwhile(method, context, state)

@@ -24,6 +24,8 @@ IntArray = npt.NDArray[np.int64]
 # Entries of residuals that are in memory together; of larger data, moves look at some of the rows.
 MOST_ENTRIES = 1 << 23
 LEAST_ROWS = 2000
+# Larger residuals count as this: their squares are to fit single precision, summed over columns.
+LARGEST = 1e15
 # Rows that are made at a time.
 PIECE_ROWS = 256
 
@@ -95,12 +97,12 @@ def residuals(context: Context, state: MEIBPState) -> Residuals:
     if n > most:
         rows = np.sort(context.rng.choice(n, most, replace=False))
     pieces = [rows[part] for part in ranges(rows.size, PIECE_ROWS)]
-    # Single precision does: what is found here only makes a proposal.
+    # Single precision does, as far as it reaches: what is found here only makes a proposal.
     values = np.empty((rows.size, d), dtype=np.float32)
     observed = None if observations.complete else np.ones((rows.size, d), dtype=np.float32)
     made = context.executor.map(residual_piece, residual_task(context, state), pieces)
     for part, (block, seen) in zip(ranges(rows.size, PIECE_ROWS), made, strict=True):
-        values[part] = block
+        values[part] = np.clip(block, -LARGEST, LARGEST)
         if observed is not None and seen is not None:
             observed[part] = seen
     return Residuals(rows, values, observed, rows.size / n)
