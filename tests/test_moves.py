@@ -496,6 +496,7 @@ def test_a_union_keeps_to_the_limit():
 # Numbers of features
 
 
+@pytest.mark.filterwarnings("ignore:n_components:UserWarning")  # that is what it is about
 def test_a_limit_is_never_exceeded_and_what_is_beyond_it_is_known():
     X, _, _ = planted()
     for limit in (1, 3, 4, 9):
@@ -511,6 +512,7 @@ def test_a_limit_is_never_exceeded_and_what_is_beyond_it_is_known():
             assert model.limit_gain_ is None
 
 
+@pytest.mark.filterwarnings("ignore:n_components:UserWarning")  # that is what it is about
 def test_the_gain_beyond_a_limit_is_what_one_more_feature_gains():
     X, _, _ = planted()
     at_three, at_four = (MEIBP(k, random_state=0, n_jobs=1).fit(X) for k in (3, 4))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = ("ibp demo", "ibp demo -o elsewhere --force")
 IMAGE_SHAPE = (8, 8)
-RESTARTS = 3
+RESTARTS = 2
 SHOWN_FEATURES = 24
 
 
@@ -38,7 +38,7 @@ def demo(
     """Find the strokes of handwritten digits, and write a page that shows them.
 
     1,797 images of 8 x 8 pixels that come with scikit-learn; nothing is downloaded. It takes
-    some ten seconds, and once on a machine half a minute more to compile.
+    about a minute, and once on a machine half a minute more to compile.
     """
     with session(quiet=quiet, json=json) as reporter:
         from ibp.cli.fitting import fit_table, make_estimator, save_model

@@ -31,7 +31,7 @@ HEATS = (10.0, 5.0)
 COOLING_SWEEPS, HOT_SWEEPS = 12, 4
 # Reheating takes as long as fifty sweeps. In large data it is done once; where a sweep takes fewer
 # products than this, more often.
-WORK = 1e9
+WORK = 1e8
 # Where nearly all rows have a code that is proven to be the best, there is nothing to reheat for.
 PROVEN = 0.99
 
