@@ -720,7 +720,7 @@ def test_demo(call, folder, monkeypatch):
         "digits.ibp",
         "digits.npy",
     ]
-    assert ibp.load(folder / "shown" / "digits.ibp").restart_evidence_.size == 3
+    assert ibp.load(folder / "shown" / "digits.ibp").restart_evidence_.size == 2
     check_refusal(call("demo", "-o", "shown"), "exists already")
 
 
