@@ -50,9 +50,7 @@ class MEIBPState(State):
     next_move: int = 0  # which move of the schedule is to be tried next
     n_reheatings: int = 0  # how often the noise has been raised
     last_evidence: float = -np.inf  # the bound after the last sweep or move
-    limit_gain: float | None = (
-        None  # what one feature beyond the limit would gain, if that is known
-    )
+    limit_gain: float | None = None  # what one feature beyond the limit would gain, if known
 
     @classmethod
     def from_parts(

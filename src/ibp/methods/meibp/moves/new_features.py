@@ -31,7 +31,7 @@ from ibp.model.intercept import LearnedIntercept
 
 FloatArray = npt.NDArray[np.float64]
 
-# Rounds of climbing for all candidates, and for those that are left when one has been taken.
+# Rounds of climbing for all candidates, and for those left when some have been taken.
 FIRST_ROUNDS, LATER_ROUNDS = 4, 1
 # In so many passes all features of a batch are taken, and those of one pass have no more than this
 # part of what they explain in common with another.
@@ -149,7 +149,8 @@ def climb(
         + prior.log_alpha
         - np.log(prior.n_components + 1.0)
     )
-    gain[(counts < LEAST_ROWS) | (counts == y.shape[0])] = -np.inf
+    useless = (counts < LEAST_ROWS) | (counts == y.shape[0]) | ~np.isfinite(gain)
+    gain[useless] = -np.inf
     return Candidates(codes, location, scale, mean, gain)
 
 
