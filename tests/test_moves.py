@@ -90,7 +90,7 @@ def halves(column):
 
 
 def as_three(Z):
-    """The first two features as three: either of them, not the first alone, not the second alone."""
+    """The first two features as three: either, not the first alone, not the second alone."""
     first, second = Z[:, :1].astype(bool), Z[:, 1:2].astype(bool)
     return np.hstack([first | second, ~first | second, first | ~second, Z[:, 2:]]).astype(np.uint8)
 

@@ -22,9 +22,12 @@ import numpy.typing as npt
 from ibp.parallel import Executor, ranges
 from ibp.starts.centred_matrix import CHUNK, AnyFloatArray, FloatArray
 
-# Rounds of independent component analysis; fewer where they would take more multiplications.
+# Rounds of independent component analysis; many components find their places one after the other,
+# and have so many rounds each as long as the contrasts rise by this part in a number of rounds.
+# There are fewer rounds where they would take more multiplications.
 ROTATION_ROUNDS = 100
-ROTATION_WORK = 1e11
+ROUNDS_PER_COMPONENT, STILL_RISING, ROUNDS_BETWEEN = 3, 0.02, 50
+ROTATION_WORK = 5e11
 ROTATION_TOLERANCE = 1e-5
 # Weight of the even contrast, log cosh, and size of the nudge off a saddle point.
 EVEN_WEIGHT = 4.0
@@ -36,24 +39,36 @@ def independent_rotation(
     rng: np.random.Generator,
     executor: Executor,
     should_stop: Callable[[], bool],
-    most_rounds: int = ROTATION_ROUNDS,
+    most_rounds: int | None = None,
 ) -> FloatArray:
-    """Rotation (k, k) of whitened scores (n, k) to independent components."""
+    """Rotation (k, k) of whitened scores (n, k) to independent components.
+
+    In at most so many rounds; None for as many as it takes, within reason.
+    """
     n_rows, size = scores.shape
+    if most_rounds is None:
+        most_rounds = max(ROTATION_ROUNDS, ROUNDS_PER_COMPONENT * size)
     pieces = [scores[rows].astype(np.float32, copy=False) for rows in ranges(n_rows, CHUNK)]
 
     rotation = nearest_rotation(rng.standard_normal((size, size)))
     disturbance = rng.standard_normal((size, size)) * DISTURBANCE / np.sqrt(size)
     is_disturbed = False
-    n_rounds = int(np.clip(ROTATION_WORK / (3 * n_rows * size**2), 10, most_rounds))
-    for _ in range(n_rounds):
+    affordable = ROTATION_WORK / (3 * n_rows * size**2)
+    contrast_before = 0.0
+    for number in range(int(np.clip(affordable, 10, most_rounds))):
         narrow = rotation.astype(np.float32)
         sums = [sum(part) for part in zip(*executor.map(contrasts, narrow, pieces), strict=True)]
         even, odd, even_slope, odd_slope = (total / n_rows for total in sums)
         even -= even_slope[:, None] * rotation
         odd -= odd_slope[:, None] * rotation
-        step = EVEN_WEIGHT * (even * rotation).sum(axis=1, keepdims=True) * even
-        step += (odd * rotation).sum(axis=1, keepdims=True) * odd
+        even_size = (even * rotation).sum(axis=1, keepdims=True)
+        odd_size = (odd * rotation).sum(axis=1, keepdims=True)
+        step = EVEN_WEIGHT * even_size * even + odd_size * odd
+        if number >= ROTATION_ROUNDS and number % ROUNDS_BETWEEN == 0:
+            contrast = float((EVEN_WEIGHT * even_size**2 + odd_size**2).sum())
+            if contrast < (1.0 + STILL_RISING) * contrast_before:
+                break
+            contrast_before = contrast
         before, rotation = rotation, nearest_rotation(step)
         turned = 1.0 - np.abs((rotation * before).sum(axis=1)).min()
         if should_stop() or (turned < ROTATION_TOLERANCE and is_disturbed):

@@ -27,7 +27,7 @@ from ibp.starts.centred_matrix import (
     centred,
     in_safe_range,
 )
-from ibp.starts.independent_components import ROTATION_ROUNDS, independent_rotation
+from ibp.starts.independent_components import independent_rotation
 from ibp.starts.low_rank_filling import fill_missing
 from ibp.starts.noise_edge import RELATIVE_ROUNDING
 from ibp.starts.principal_directions import principal_directions
@@ -57,7 +57,7 @@ def spectral_codes(
     rng: np.random.Generator,
     executor: Executor,
     should_stop: Callable[[], bool] = lambda: False,
-    most_rounds: int = ROTATION_ROUNDS,
+    most_rounds: int | None = None,
 ) -> SpectralCodes:
     """Find two-valued features by principal and independent component analysis.
 

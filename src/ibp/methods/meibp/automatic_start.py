@@ -105,9 +105,9 @@ class SampledStart(ABC):
         most = self.most_components(n_samples)
         trial = Trial.on_sample(method, context, most)
         wanted = self.compete(trial, min(most, trial.context.observations.n_samples))
-        if wanted is not None:  # the sample shows more than it can tell apart
+        while wanted is not None:  # the sample shows more than it can tell apart
             trial = Trial.on_sample(method, context, wanted)
-            self.compete(trial, wanted)
+            wanted = self.compete(trial, wanted)
         assert trial.best is not None
         if trial.context.observations.n_samples == n_samples:
             return point_of(trial.best)
@@ -143,17 +143,23 @@ class AutomaticStart(SampledStart):
         as many as there are above the noise edge compete with as many as a start has at most, and
         unless the better ones are two-valued, with a random start.
         """
+        codes = None
         if self.n_components is None:
+            most = min(most, MOST_COMPONENTS)
             n_rows = trial.context.observations.n_samples
-            codes = trial.spectral_codes(None, min(MOST_TWO_VALUED, n_rows // ROWS_PER_DIRECTION))
-            if codes.separation.size > most:
-                if ROWS_PER_FEATURE * codes.separation.size > n_rows and not trial.has_all_rows:
-                    return codes.separation.size
-                if describe(codes)[1]:
-                    trial.run(CodesStart(codes.assignments))
-                    return None
-        most = min(most, MOST_COMPONENTS) if self.n_components is None else most
-        codes = trial.spectral_codes(None, most)
+            widest = min(MOST_TWO_VALUED, n_rows // ROWS_PER_DIRECTION)
+            n_directions = trial.directions_above_noise(widest)
+            if n_directions is not None and trial.is_too_small_for(n_directions):
+                return n_directions
+            codes = trial.spectral_codes(n_directions, widest)
+            n_components, two_valued = describe(codes)
+            if trial.is_too_small_for(n_components):
+                return n_components
+            if n_components > most and two_valued:
+                trial.run(CodesStart(codes.assignments))
+                return None
+        if codes is None or codes.separation.size > most:
+            codes = trial.spectral_codes(trial.directions_above_noise(most), most)
         n_components, two_valued = describe(codes)
         if trial.method.moves and not two_valued:
             trial.run(CodesStart(codes.assignments[:, codes.separation > TWO_VALUED]))
@@ -214,14 +220,29 @@ class Trial:
             rows is None,
         )
 
+    def is_too_small_for(self, n_components: int) -> bool:
+        """Whether there are more features than the sample can tell apart, and more rows."""
+        n_rows = self.context.observations.n_samples
+        many = n_components > MOST_COMPONENTS and ROWS_PER_FEATURE * n_components > n_rows
+        return many and not self.has_all_rows
+
+    def directions_above_noise(self, most: int) -> int | None:
+        """Directions in which the sample varies by more than noise of each column; None if unknown.
+
+        With one noise for all columns the principal directions tell as well.
+        """
+        context = self.context
+        values = context.observations.in_memory()
+        if not context.observations.has_units or issparse(values):
+            return None
+        return directions_above_noise(
+            values, most, context.rng, context.executor, context.should_stop
+        )
+
     def spectral_codes(self, n_components: int | None, most: int) -> SpectralCodes:
         """Two-valued components of the sample."""
         context = self.context
         values = context.observations.in_memory()
-        if context.observations.has_units and n_components is None and not issparse(values):
-            n_components = directions_above_noise(
-                values, most, context.rng, context.executor, context.should_stop
-            )
         return spectral_codes(
             values,
             n_components,

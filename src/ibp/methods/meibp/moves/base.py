@@ -43,9 +43,6 @@ class Move(Protocol):
     """A change of several features at once, which no sweep over the rows would make."""
 
     name: ClassVar[str]
-    # So many tries in a row have to raise the bound enough, or another has its turn: one unless it
-    # draws.
-    patience: ClassVar[int]
 
     def proposals(
         self, method: MEIBPMethod, context: Context, state: MEIBPState

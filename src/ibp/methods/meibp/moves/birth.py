@@ -48,7 +48,6 @@ class Birth:
     """Adds features of the residual."""
 
     name: ClassVar[str] = "birth"
-    patience: ClassVar[int] = 1
 
     def proposals(
         self, method: MEIBPMethod, context: Context, state: MEIBPState

@@ -29,7 +29,6 @@ class Merge:
     """Makes one feature of two that are alike."""
 
     name: ClassVar[str] = "merge"
-    patience: ClassVar[int] = 1
 
     def proposals(
         self, method: MEIBPMethod, context: Context, state: MEIBPState

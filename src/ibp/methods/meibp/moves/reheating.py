@@ -6,12 +6,13 @@ more noise in half of the columns, features that live there give up rows and the
 some; when the noise has come down again, births fill in what is left to explain. This changes many
 features a little at a time, and is judged as a whole.
 
-On digits four of five such changes raise the bound at first. Raising the noise of all columns as
-much changes so much that births need long to make up for it.
+On digits most of these changes raise the bound at first. Raising the noise of all columns as much
+changes so much that births need long to make up for it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -28,30 +29,39 @@ from ibp.methods.meibp.state import MEIBPState
 if TYPE_CHECKING:
     from ibp.methods.meibp.method import MEIBPMethod
 
-# The noise variance is raised by this factor in this part of the columns; noise that all columns
-# share by the other factor.
-HEAT, PART, SHARED_HEAT = 5.0, 0.5, 3.0
+# The noise variance is raised by so much in so large a part of the columns; after tries in vain in
+# fewer columns. Noise that all columns share is raised by the other factors.
+HEATS = ((5.0, 0.5), (5.0, 0.2))
+SHARED_HEATS = (3.0, 2.0)
+# A try is so many reheatings one after the other, each from where the last one has led, until one
+# ends higher than where the first began: what few lead to is often reached by several.
+IN_A_ROW = 3
 # Batches of births since, and of how many features.
 BATCHES, BATCH, PART_BORN = 2, 5, 0.1
-# In large data there are few reheatings: these many products are what all of a fit may take, beside
-# one reheating. Where this part of the rows has a code that is proven to be the best there is
+# Tries that may be in vain, at the least and at the most: more where sweeps take fewer products
+# than this.
+IN_VAIN, WORK_IN_VAIN = (3, 8), 6e7
+# In large data there are few tries: these many products are what sweeps of all of them may take,
+# beside one try. Where this part of the rows has a code that is proven to be the best there is
 # hardly anything to reheat for: then there are no more than so many, and not that one either.
-WORK, PROVEN, MOST_IF_PROVEN = 2e9, 0.99, 4
+WORK, PROVEN, MOST_IF_PROVEN = 2e9, 0.99, 3
 
 
 class Reheating:
     """Raises the noise of some columns, lets it come down, and lets features be born."""
 
     name: ClassVar[str] = "reheating"
-    patience: ClassVar[int] = 12
 
     def proposals(
         self, method: MEIBPMethod, context: Context, state: MEIBPState
     ) -> Iterator[Proposal]:
-        """One, of columns drawn at random."""
+        """One, of columns drawn at random; if that is in vain, others from where it has led."""
         if state.n_components == 0 or state.n_reheatings >= most_reheatings(state):
             return
-        yield Proposal(reheated(method, context, state))
+        changed = state
+        for _ in range(IN_A_ROW):
+            changed = reheated(method, context, changed)
+            yield Proposal(changed)
 
 
 def reheated(method: MEIBPMethod, context: Context, state: MEIBPState) -> MEIBPState:
@@ -61,9 +71,7 @@ def reheated(method: MEIBPMethod, context: Context, state: MEIBPState) -> MEIBPS
     changed.refresh(context)  # factors and intercept go by the noise
     method.improve(context, changed)
     if not known.noise_precision.learned:  # it does not come down by itself
-        changed.hyperparameters = replace(
-            changed.hyperparameters, noise_precision=known.noise_precision
-        )
+        changed.hyperparameters = cooled(changed.hyperparameters, known)
         changed.refresh(context)
     method.improve(context, changed)
     for number in range(BATCHES):
@@ -79,18 +87,35 @@ def reheated(method: MEIBPMethod, context: Context, state: MEIBPState) -> MEIBPS
     return changed
 
 
+def cooled(hyperparameters: Any, before: Any) -> Any:
+    """The same with the noise of before."""
+    return replace(hyperparameters, noise_precision=before.noise_precision)
+
+
 def heats(context: Context, state: MEIBPState) -> Any:
     """By which factor the noise variance is raised, for each column if each has its own."""
     if not state.hyperparameters.by_column:
-        return SHARED_HEAT
+        return SHARED_HEATS[state.n_in_vain % len(SHARED_HEATS)]
+    heat, part = HEATS[state.n_in_vain % len(HEATS)]
     n_columns = state.factors.mean.shape[1]
     factors: npt.NDArray[np.float64] = np.ones(n_columns)
-    factors[context.rng.permutation(n_columns)[: -(-n_columns // 2)]] = HEAT
+    factors[context.rng.permutation(n_columns)[: math.ceil(part * n_columns)]] = heat
     return factors
+
+
+def patience(state: MEIBPState) -> int:
+    """How many tries in a row have to raise the bound enough, if there are to be more."""
+    return int(np.clip(WORK_IN_VAIN / sweep_work(state), *IN_VAIN))
+
+
+def sweep_work(state: MEIBPState) -> float:
+    """Products that a sweep takes."""
+    n, k = state.assignments.shape
+    return float(n * k * (k + state.factors.mean.shape[1]))
 
 
 def most_reheatings(state: MEIBPState) -> int:
     """How often noise may be raised in a fit: less often where sweeps are long."""
-    n, k = state.assignments.shape
-    most = int(WORK / (n * k * (k + state.factors.mean.shape[1])))
-    return min(most, MOST_IF_PROVEN) if state.n_proven > PROVEN * n else 1 + most
+    most = int(WORK / sweep_work(state))
+    proven = state.n_proven > PROVEN * state.assignments.shape[0]
+    return min(most, MOST_IF_PROVEN) if proven else 1 + most

@@ -31,7 +31,6 @@ class Removal:
     """Drops the weakest features, and lets the others answer."""
 
     name: ClassVar[str] = "removal"
-    patience: ClassVar[int] = 1
 
     def proposals(
         self, method: MEIBPMethod, context: Context, state: MEIBPState

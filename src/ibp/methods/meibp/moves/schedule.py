@@ -1,9 +1,9 @@
 """Which move is tried when: the most promising first, and none twice in vain.
 
 Moves are tried once Z has gone quiet. One that raises the bound enough begins the round anew, since
-all that failed before may succeed now; one that draws is tried again as long as several tries
-together do. After the last one has failed there is nothing left to try. What counts is the bound
-and never the clock, so that the same seed gives the same answer.
+all that failed before may succeed now. Reheating, which draws, is tried again as long as several
+tries together do. After the last one has failed there is nothing left to try. What counts is the
+bound and never the clock, so that the same seed gives the same answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ibp.methods.meibp.moves.base import Move, attempt, worthwhile
 from ibp.methods.meibp.moves.birth import Birth
 from ibp.methods.meibp.moves.exchange import Exchange
 from ibp.methods.meibp.moves.merge import Merge
-from ibp.methods.meibp.moves.reheating import Reheating
+from ibp.methods.meibp.moves.reheating import Reheating, patience
 from ibp.methods.meibp.moves.removal import Removal
 from ibp.methods.meibp.moves.split import Split
 from ibp.methods.meibp.moves.turn import Turn
@@ -81,13 +81,14 @@ def try_next(method: MEIBPMethod, context: Context, state: MEIBPState) -> Tried:
 
 def count(state: MEIBPState, move: Move, gain: float, worth: float) -> None:
     """Say which move is to be tried next, after one that raised the bound by so much."""
+    draws = isinstance(move, Reheating)
     state.n_in_vain += 1
     state.gain_in_vain += gain
     if state.gain_in_vain > worth:
         state.n_in_vain, state.gain_in_vain = 0, 0.0
-        if move.patience == 1:
+        if not draws:
             state.next_move = 0
-    elif state.n_in_vain >= move.patience:
+    elif not draws or state.n_in_vain >= patience(state):
         state.n_in_vain, state.gain_in_vain = 0, 0.0
         state.next_move += 1
 

@@ -1,8 +1,8 @@
 """Turn: a feature that most rows have becomes one of the rows that lack it.
 
 With an intercept, two features may stand in a fit as three: one for the rows that have either, and
-two that nearly all rows have, whose absence says which of them it is. Every row is as well explained
-so, but at a higher price, and no change of a single feature leads away from there.
+two that nearly all rows have, whose absence says which of them it is. Every row is explained as
+well so, but at a higher price, and no change of a single feature leads away from there.
 
 If the rows that lack feature v nearly all have feature u, there is another way to say the same: the
 intercept takes over v, those rows lose u, and a new feature has them, with factors a_u - a_v.
@@ -37,7 +37,6 @@ class Turn:
     """Turns features round that most rows have."""
 
     name: ClassVar[str] = "turn"
-    patience: ClassVar[int] = 1
 
     def proposals(
         self, method: MEIBPMethod, context: Context, state: MEIBPState
