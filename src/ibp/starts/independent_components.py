@@ -36,6 +36,7 @@ def independent_rotation(
     rng: np.random.Generator,
     executor: Executor,
     should_stop: Callable[[], bool],
+    most_rounds: int = ROTATION_ROUNDS,
 ) -> FloatArray:
     """Rotation (k, k) of whitened scores (n, k) to independent components."""
     n_rows, size = scores.shape
@@ -44,7 +45,7 @@ def independent_rotation(
     rotation = nearest_rotation(rng.standard_normal((size, size)))
     disturbance = rng.standard_normal((size, size)) * DISTURBANCE / np.sqrt(size)
     is_disturbed = False
-    n_rounds = int(np.clip(ROTATION_WORK / (3 * n_rows * size**2), 10, ROTATION_ROUNDS))
+    n_rounds = int(np.clip(ROTATION_WORK / (3 * n_rows * size**2), 10, most_rounds))
     for _ in range(n_rounds):
         narrow = rotation.astype(np.float32)
         sums = [sum(part) for part in zip(*executor.map(contrasts, narrow, pieces), strict=True)]

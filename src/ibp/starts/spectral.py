@@ -27,7 +27,7 @@ from ibp.starts.centred_matrix import (
     centred,
     in_safe_range,
 )
-from ibp.starts.independent_components import independent_rotation
+from ibp.starts.independent_components import ROTATION_ROUNDS, independent_rotation
 from ibp.starts.low_rank_filling import fill_missing
 from ibp.starts.noise_edge import RELATIVE_ROUNDING
 from ibp.starts.principal_directions import principal_directions
@@ -57,6 +57,7 @@ def spectral_codes(
     rng: np.random.Generator,
     executor: Executor,
     should_stop: Callable[[], bool] = lambda: False,
+    most_rounds: int = ROTATION_ROUNDS,
 ) -> SpectralCodes:
     """Find two-valued features by principal and independent component analysis.
 
@@ -64,7 +65,8 @@ def spectral_codes(
     is never made dense, and a NaN stored in it counts as the mean of its column. As many features
     are looked for as ``n_components`` says, as far as the data vary in so many directions; if that
     is None, as many as there are eigenvalues above the noise edge, which may be none, and at most
-    ``max_components``. Once ``should_stop`` says True the remaining rounds are left out.
+    ``max_components``. Once ``should_stop`` says True the remaining rounds are left out;
+    ``most_rounds`` are those of the independent components, for codes that need not be exact.
 
     Run it with BLAS held to a single thread; the answer is then the same for any number of threads.
     """
@@ -82,7 +84,7 @@ def spectral_codes(
     scores, loadings = whitened(matrix, directions)
     if scores.shape[1] == 0:
         return no_features(matrix.n_rows, noise_std, noise.n_above)
-    rotation = independent_rotation(scores, rng, executor, should_stop)
+    rotation = independent_rotation(scores, rng, executor, should_stop, most_rounds)
     codes, separation = cut_in_two(scores @ rotation.T.astype(scores.dtype))
     kept = distinct_columns(codes)
     codes, strength = oriented(codes[:, kept], scores, loadings)

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibp.data import Observations
+from ibp.kernels.block_rows import SMALLEST_BUDGET
 from ibp.kernels.column_hashes import flip_hashes
 from ibp.kernels.exact_rows import visit_rows
 from ibp.kernels.records import ExactSearch, Outcome
@@ -219,6 +220,7 @@ def improve_block(
 ) -> Iterator[ImprovedRows]:
     """Optimise every row of a block by itself, in pieces; the state stays as it is."""
     budget, n_rows = settings.budget(state), owns_a_feature.size
+    exact = settings.optimizer == "exact" and budget >= SMALLEST_BUDGET
     forms.for_rows(rows)  # makes what the pieces share
     task = BlockTask(
         context.observations,
@@ -230,7 +232,8 @@ def improve_block(
         owns_a_feature,
         settings.uniforms(context.rng, n_rows, state.n_components),
         log_odds,
-        Search(OPTIMIZERS[settings.optimizer], budget, complement=True, exchange=True),
+        # The exact search begins at the nearest plane, and needs no look at the complement.
+        Search(OPTIMIZERS[settings.optimizer], budget, complement=not exact, exchange=True),
         state.second_codes if state.searches_again else 0,
     )
     piece_rows = context.observations.piece_rows

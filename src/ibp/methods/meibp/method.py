@@ -389,9 +389,11 @@ class MEIBPMethod:
     def remove_features(self, context: Context, state: MEIBPState) -> int:
         """Remove features as long as that raises the bound; return how many bits that cleared."""
         n_cleared = 0
+        if state.n_components == 0:
+            return 0
+        bound = self.bound(context, state, state.entropies(context))
         highest: float | None = None
         while state.n_components > 0 and not context.should_stop():
-            bound = self.bound(context, state, state.entropies(context))
             gains = bound.removal_gains()
             best = int(np.argmax(gains))
             if not gains[best] > 0:
@@ -405,7 +407,8 @@ class MEIBPMethod:
             if state.hyperparameters.by_column:  # whose answer the gain has in it
                 self.learn(context, state)
                 state.refresh(context)
-            without = self.evidence(context, state).total
+            bound = self.bound(context, state, state.entropies(context))
+            without = bound.evidence().total
             if not without > highest:  # the gain was no more than rounding
                 vars(state).update(vars(before))
                 break

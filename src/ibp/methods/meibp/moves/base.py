@@ -23,11 +23,11 @@ IntArray = npt.NDArray[np.int64]
 
 # Sweeps after which a changed state is judged. What is to come of it shows by then: on digits the
 # next three sweeps add a tenth to what the first three gained.
-SETTLING_SWEEPS = 3
+SETTLING_SWEEPS = 2
 LEAST_WORTH = 10.0
 # Updates of noise and factors before rows may answer: the noise of a model with few features is
 # far from what it will be.
-SETTLING_UPDATES = 3
+SETTLING_UPDATES = 2
 # Updates of intercept and noise that a model without features needs.
 UPDATES_WITHOUT_FEATURES = 5
 
@@ -43,6 +43,9 @@ class Move(Protocol):
     """A change of several features at once, which no sweep over the rows would make."""
 
     name: ClassVar[str]
+    # So many tries in a row have to raise the bound enough, or another has its turn: one unless it
+    # draws.
+    patience: ClassVar[int]
 
     def proposals(
         self, method: MEIBPMethod, context: Context, state: MEIBPState

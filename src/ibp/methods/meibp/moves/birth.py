@@ -35,17 +35,20 @@ if TYPE_CHECKING:
     from ibp.methods.meibp.method import MEIBPMethod
 
 # Features that may be born at once: so many or this part of those there are; after that so many.
-BATCH, PART, FEW = 10, 0.2, 3
+BATCH, PART, FEW = 5, 0.1, 3
 # The noise variance is taken for this part of what it is, as long as there are no features.
 FIRST_COOLING = 0.1
 # For each feature of a batch so many candidates, half of them from components, half from rows.
 CANDIDATES = 2
+# Components need not be exact, as each candidate climbs by itself afterwards.
+ROTATION_ROUNDS = 12
 
 
 class Birth:
     """Adds features of the residual."""
 
     name: ClassVar[str] = "birth"
+    patience: ClassVar[int] = 1
 
     def proposals(
         self, method: MEIBPMethod, context: Context, state: MEIBPState
@@ -102,6 +105,7 @@ def seeds(context: Context, left: Residuals, most: int) -> npt.NDArray[np.bool_]
         rng=context.rng,
         executor=context.executor,
         should_stop=context.should_stop,
+        most_rounds=ROTATION_ROUNDS,
     ).assignments.astype(bool)
     return np.hstack([components, ~components, worst_rows(left, n_components)])
 

@@ -27,6 +27,7 @@ class Exchange:
     """Puts births in the place of the weakest features."""
 
     name: ClassVar[str] = "exchange"
+    patience: ClassVar[int] = 1
 
     def proposals(
         self, method: MEIBPMethod, context: Context, state: MEIBPState

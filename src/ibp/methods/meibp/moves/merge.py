@@ -29,6 +29,7 @@ class Merge:
     """Makes one feature of two that are alike."""
 
     name: ClassVar[str] = "merge"
+    patience: ClassVar[int] = 1
 
     def proposals(
         self, method: MEIBPMethod, context: Context, state: MEIBPState

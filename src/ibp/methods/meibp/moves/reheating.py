@@ -1,10 +1,13 @@
-"""Reheating: the noise is raised for a while, features thin out, and others grow in their place.
+"""Reheating: the noise of some columns is raised for a sweep, and features are born since.
 
 What a fit knows least well is which of many similar sets of features to have: every one of them is
 an optimum of its own, and changes of single features lead from one to the next by small steps. With
-more noise most features are not worth their price. Those that still are find better rows while the
-noise comes down again, and births fill in the rest. This changes many features at a time, and is
-judged as a whole.
+more noise in half of the columns, features that live there give up rows and the others take over
+some; when the noise has come down again, births fill in what is left to explain. This changes many
+features a little at a time, and is judged as a whole.
+
+On digits four of five such changes raise the bound at first. Raising the noise of all columns as
+much changes so much that births need long to make up for it.
 """
 
 from __future__ import annotations
@@ -14,77 +17,80 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from ibp.methods.context import Context
-from ibp.methods.meibp.moves.base import Proposal, attempt, worthwhile
-from ibp.methods.meibp.moves.birth import Birth
+from ibp.methods.meibp.moves.base import Proposal, settle
+from ibp.methods.meibp.moves.birth import with_births
 from ibp.methods.meibp.moves.changes import with_noise_times
 from ibp.methods.meibp.state import MEIBPState
 
 if TYPE_CHECKING:
     from ibp.methods.meibp.method import MEIBPMethod
 
-# Factors by which the noise variance is raised, one after the other if the first is in vain: on
-# digits a factor of ten leaves three quarters of the features, and one of a hundred a quarter.
-HEATS = (10.0, 5.0)
-# Sweeps that the noise has to come down in; if it is not learned, it does so after so many.
-COOLING_SWEEPS, HOT_SWEEPS = 12, 4
-# Reheating takes as long as fifty sweeps. In large data it is done once; where a sweep takes fewer
-# products than this, more often.
-WORK = 1e8
-# Where nearly all rows have a code that is proven to be the best, there is nothing to reheat for.
-PROVEN = 0.99
+# The noise variance is raised by this factor in this part of the columns; noise that all columns
+# share by the other factor.
+HEAT, PART, SHARED_HEAT = 5.0, 0.5, 3.0
+# Batches of births since, and of how many features.
+BATCHES, BATCH, PART_BORN = 2, 5, 0.1
+# In large data there are few reheatings: these many products are what all of a fit may take, beside
+# one reheating. Where this part of the rows has a code that is proven to be the best there is
+# hardly anything to reheat for: then there are no more than so many, and not that one either.
+WORK, PROVEN, MOST_IF_PROVEN = 2e9, 0.99, 4
 
 
 class Reheating:
-    """Raises the noise, lets it come down, and lets features be born again."""
+    """Raises the noise of some columns, lets it come down, and lets features be born."""
 
     name: ClassVar[str] = "reheating"
+    patience: ClassVar[int] = 12
 
     def proposals(
         self, method: MEIBPMethod, context: Context, state: MEIBPState
     ) -> Iterator[Proposal]:
-        """A hot one, then a warm one."""
-        proven = state.n_proven > PROVEN * state.assignments.shape[0]
-        if state.n_components == 0 or proven or state.n_reheatings >= most_reheatings(state):
+        """One, of columns drawn at random."""
+        if state.n_components == 0 or state.n_reheatings >= most_reheatings(state):
             return
-        for heat in HEATS:
-            changed = reheated(method, context, state, heat)
-            if context.should_stop():
-                return
-            yield Proposal(changed)
+        yield Proposal(reheated(method, context, state))
 
 
-def reheated(method: MEIBPMethod, context: Context, state: MEIBPState, heat: float) -> MEIBPState:
-    """A state of which the noise has been raised and has come down again, with births since."""
-    changed = state.copy()
-    known = changed.hyperparameters
-    changed.hyperparameters = with_noise_times(known, heat)
+def reheated(method: MEIBPMethod, context: Context, state: MEIBPState) -> MEIBPState:
+    """A state of which some noise has been raised and has come down again, with births since."""
+    changed, known = state.copy(), state.hyperparameters
+    changed.hyperparameters = with_noise_times(known, heats(context, state))
     changed.refresh(context)  # factors and intercept go by the noise
-    changed.begin_again()
-    for number in range(COOLING_SWEEPS):
-        if number == HOT_SWEEPS:
-            changed.hyperparameters = cooled(changed.hyperparameters, known)
-            changed.refresh(context)
-        if not context.should_stop():
-            method.improve(context, changed)
-    worth = worthwhile(method, context, state)
-    enough = method.evidence(context, state).total + worth
-    gain = np.inf
-    while gain > worth and not context.should_stop():
-        changed, gain = attempt(method, context, changed, Birth(), worth)
-        if method.evidence(context, changed).total > enough:
-            break  # what is left to do will be done once this is accepted
+    method.improve(context, changed)
+    if not known.noise_precision.learned:  # it does not come down by itself
+        changed.hyperparameters = replace(
+            changed.hyperparameters, noise_precision=known.noise_precision
+        )
+        changed.refresh(context)
+    method.improve(context, changed)
+    for number in range(BATCHES):
+        size = max(BATCH, int(PART_BORN * changed.n_components))
+        if method.limit is not None:
+            size = min(size, method.limit - changed.n_components)
+        born = with_births(context, changed, size) if size > 0 else None
+        if born is None or context.should_stop():
+            break
+        changed = born
+        if number < BATCHES - 1:  # the last one settles as every proposal does
+            settle(method, context, Proposal(changed))
     return changed
 
 
+def heats(context: Context, state: MEIBPState) -> Any:
+    """By which factor the noise variance is raised, for each column if each has its own."""
+    if not state.hyperparameters.by_column:
+        return SHARED_HEAT
+    n_columns = state.factors.mean.shape[1]
+    factors: npt.NDArray[np.float64] = np.ones(n_columns)
+    factors[context.rng.permutation(n_columns)[: -(-n_columns // 2)]] = HEAT
+    return factors
+
+
 def most_reheatings(state: MEIBPState) -> int:
-    """How often the noise may be raised in a fit: less often where sweeps are long."""
+    """How often noise may be raised in a fit: less often where sweeps are long."""
     n, k = state.assignments.shape
-    return 1 + int(WORK / (n * k * (k + state.factors.mean.shape[1])))
-
-
-def cooled(hyperparameters: Any, before: Any) -> Any:
-    """With the noise of before, unless it is learned and comes down by itself."""
-    noise = before.noise_precision
-    return hyperparameters if noise.learned else replace(hyperparameters, noise_precision=noise)
+    most = int(WORK / (n * k * (k + state.factors.mean.shape[1])))
+    return min(most, MOST_IF_PROVEN) if state.n_proven > PROVEN * n else 1 + most

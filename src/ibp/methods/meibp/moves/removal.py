@@ -14,6 +14,7 @@ import numpy as np
 from ibp.methods.context import Context
 from ibp.methods.meibp.moves.base import Proposal, rows_with
 from ibp.methods.meibp.state import MEIBPState
+from ibp.model.intercept import LearnedIntercept
 
 if TYPE_CHECKING:
     from ibp.methods.meibp.method import MEIBPMethod
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
 PART, ONE_BY_ONE = 0.1, 3
 # A feature is worth a try if the rest of the bound loses less than so many times what it costs.
 MOST_LOST = 2.0
+# Or if more than this part of the rows have it.
+NEARLY_ALL = 0.98
 
 
 class Removal:
     """Drops the weakest features, and lets the others answer."""
 
     name: ClassVar[str] = "removal"
+    patience: ClassVar[int] = 1
 
     def proposals(
         self, method: MEIBPMethod, context: Context, state: MEIBPState
@@ -48,8 +52,13 @@ class Removal:
 def weakest_features(
     method: MEIBPMethod, context: Context, state: MEIBPState
 ) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Features that explain little more than they cost, the weakest first."""
+    """Features that explain little more than they cost, the weakest first.
+
+    One that nearly all rows have is an offset: an intercept, once it has answered, may do.
+    """
     bound = method.bound(context, state, state.entropies(context))
     loss, cost = -bound.removal_gains(), bound.feature_costs()
+    if isinstance(state.intercept, LearnedIntercept):
+        loss[state.statistics.counts > NEARLY_ALL * state.assignments.shape[0]] = -np.inf
     order = np.argsort(loss, kind="stable")
     return order[(loss < MOST_LOST * cost)[order]]

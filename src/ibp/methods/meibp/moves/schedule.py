@@ -1,8 +1,9 @@
 """Which move is tried when: the most promising first, and none twice in vain.
 
 Moves are tried once Z has gone quiet. One that raises the bound enough begins the round anew, since
-all that failed before may succeed now; after the last one has failed there is nothing left to try.
-What counts is the bound and never the clock, so that the same seed gives the same answer.
+all that failed before may succeed now; one that draws is tried again as long as several tries
+together do. After the last one has failed there is nothing left to try. What counts is the bound
+and never the clock, so that the same seed gives the same answer.
 """
 
 from __future__ import annotations
@@ -20,13 +21,22 @@ from ibp.methods.meibp.moves.merge import Merge
 from ibp.methods.meibp.moves.reheating import Reheating
 from ibp.methods.meibp.moves.removal import Removal
 from ibp.methods.meibp.moves.split import Split
+from ibp.methods.meibp.moves.turn import Turn
 from ibp.methods.meibp.moves.union import Union
 from ibp.methods.meibp.state import MEIBPState
 
 if TYPE_CHECKING:
     from ibp.methods.meibp.method import MEIBPMethod
 
-MOVES: tuple[Move, ...] = (Birth(), Exchange(), Removal(), Merge(), Split(), Reheating())
+MOVES: tuple[Move, ...] = (
+    Birth(),
+    Exchange(),
+    Turn(),
+    Reheating(),
+    Removal(),
+    Merge(),
+    Split(),
+)
 
 
 class Tried(NamedTuple):
@@ -54,19 +64,32 @@ def try_next(method: MEIBPMethod, context: Context, state: MEIBPState) -> Tried:
         changed, gain = attempt(method, context, state, move, worth)
         if isinstance(move, Reheating):
             changed.n_reheatings += 1
+        if context.should_stop() and not gain > 0.0:
+            break
         if gain > 0.0:
-            changed.next_move = 0 if gain > worth else state.next_move + 1
             changed.n_changed = -1
             vars(state).update(vars(changed))
+        count(state, move, gain, worth)
+        if gain > 0.0:
             if not moves_left(state):
                 finish(method, context, state)
             return Tried(move.name, gain)
-        if context.should_stop():
-            break
-        state.next_move += 1
     if not moves_left(state):
         finish(method, context, state)
     return Tried()
+
+
+def count(state: MEIBPState, move: Move, gain: float, worth: float) -> None:
+    """Say which move is to be tried next, after one that raised the bound by so much."""
+    state.n_in_vain += 1
+    state.gain_in_vain += gain
+    if state.gain_in_vain > worth:
+        state.n_in_vain, state.gain_in_vain = 0, 0.0
+        if move.patience == 1:
+            state.next_move = 0
+    elif state.n_in_vain >= move.patience:
+        state.n_in_vain, state.gain_in_vain = 0, 0.0
+        state.next_move += 1
 
 
 def finish(method: MEIBPMethod, context: Context, state: MEIBPState) -> None:

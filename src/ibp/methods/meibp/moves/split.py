@@ -42,6 +42,7 @@ class Split:
     """Makes two features of one."""
 
     name: ClassVar[str] = "split"
+    patience: ClassVar[int] = 1
 
     def proposals(
         self, method: MEIBPMethod, context: Context, state: MEIBPState

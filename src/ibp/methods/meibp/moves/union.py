@@ -27,6 +27,7 @@ class Union:
     """Adds features that another fit has found."""
 
     name: ClassVar[str] = "union"
+    patience: ClassVar[int] = 1
 
     codes: npt.NDArray[np.uint8]  # of the other fit, for the same rows
 
