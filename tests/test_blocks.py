@@ -469,7 +469,7 @@ def test_errors_in_a_thread_are_raised(monkeypatch, kind):
         raise Expected
 
     monkeypatch.setattr("ibp.data.observations.PIECE_ROWS", 16)
-    monkeypatch.setattr(meibp_blocks, "improve_rows", fail)
+    monkeypatch.setattr("ibp.methods.meibp.row_search.improve_rows", fail)
     with pytest.raises(Expected):
         unmoved(5, init="random", n_jobs=2, random_state=0).fit(kinds_of_data()[kind])
 

@@ -195,6 +195,39 @@ def test_first_sweep_can_be_at_rest():
     assert len(run_scripted(method).history.sweeps) == 1
 
 
+class ClosingMethod(ScriptedMethod):
+    """A scripted method that looks again so many times before a run may end."""
+
+    def __init__(self, n_looks, *runs):
+        super().__init__(*runs)
+        self.looks, self.n_looks = [], n_looks
+
+    def look_again(self, context, state):
+        self.looks.append(state["step"])
+        return len(self.looks) <= self.n_looks
+
+
+def test_a_method_may_look_again_before_a_run_ends():
+    method = ClosingMethod(2, [*climbing(3), sweep(-97.0, n_changed=0)])
+    result = run_scripted(method, tol=0)
+    assert result.ending == "converged"
+    assert method.looks == [5, 6, 7]  # the bound still rises in the first sweep at rest
+    assert len(result.history.sweeps) == 7
+
+
+def test_a_method_that_looks_again_and_again_ends_with_its_sweeps():
+    result = run_scripted(ClosingMethod(100, [sweep(-97.0, n_changed=0)]), tol=0)
+    assert result.ending == "max_iter"
+    assert len(result.history.sweeps) == 20
+
+
+def test_a_method_with_something_left_to_try_is_not_asked_to_look_again():
+    unfinished = SweepRecord(-97.0, 2, 0, -1.0, unfinished=True)
+    method = ClosingMethod(1, [unfinished] * 4 + [sweep(-97.0, n_changed=0)])
+    run_scripted(method, tol=0)
+    assert method.looks == [5, 6]
+
+
 def test_best_restart_is_kept_with_its_own_history():
     method = ScriptedMethod(climbing(3, -50.0), climbing(3, -10.0), climbing(3, -30.0))
     result = run_scripted(method, n_runs=3, max_iter=3)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ibp import stopping
 from ibp.blas import single_threaded_blas
 from ibp.data import Observations
-from ibp.methods.base import Method, SweepRecord, UnitingMethod
+from ibp.methods.base import Method, SweepRecord, ThoroughMethod, UnitingMethod
 from ibp.methods.context import Context
 from ibp.parallel import Executor, Threads
 
@@ -276,9 +276,14 @@ class _Fit(Generic[StateT]):
             at_end = stopping.converged(
                 self.observations, self.method.climbs, initial, history.sweeps, self.tol
             )
-            if sweep.finished or (at_end and not sweep.unfinished):
+            at_end = at_end and not sweep.unfinished
+            if sweep.finished or (at_end and not self.look_again(context, state)):
                 return so_far("converged")
         return so_far("max_iter")
+
+    def look_again(self, context: Context, state: StateT) -> bool:
+        """Let a run that has converged go on if the method wants to look closer."""
+        return isinstance(self.method, ThoroughMethod) and self.method.look_again(context, state)
 
     def unite(self, best: Run[StateT], other: Run[StateT]) -> None:
         """Let the better of two runs take over what the other found, if the method can do that."""

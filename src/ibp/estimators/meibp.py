@@ -319,7 +319,8 @@ default="exact"
         """Fit, and return the features of the training rows: ``assignments_``.
 
         That is what the fit found for all rows together; `transform` places each row anew with
-        the others frozen, and may differ in a few bits.
+        the others frozen. A fit that has converged searches as well as `transform` does, so that
+        both agree but for rows whose optimum that changes, and a few that are not proven.
 
         Parameters
         ----------

@@ -15,7 +15,12 @@ from ibp.compiled import inlined, kernel
 from ibp.kernels.row_forms import Form, missing_of_row, own_form
 from ibp.submodular.best_sets import ListLimits, is_full, list_best_sets, space_for_best_sets
 from ibp.submodular.exact import prepare
-from ibp.submodular.marginals import flip, start_marginals, value_from_marginals
+from ibp.submodular.marginals import (
+    flip,
+    rounding_noise,
+    start_marginals,
+    value_from_marginals,
+)
 from ibp.submodular.records import (
     Marginals,
     Terms,
@@ -56,12 +61,16 @@ class CodeLists(NamedTuple):
         Their probabilities, which sum to one for each row.
     proven : ndarray of shape (n,), bool
         Whether a row's list is known to hold all codes within the margin.
+    gain : ndarray of shape (n,)
+        By how much a row's best code is better than the one that its list was made from; 0 if that
+        is no more than rounding.
     """
 
     start: np.ndarray
     codes: np.ndarray
     weight: np.ndarray
     proven: np.ndarray
+    gain: np.ndarray
 
 
 @inlined
@@ -95,6 +104,7 @@ def list_codes(products, log_odds, forms, searches, columns, gaps, chosen, listi
     limits = listing.limits
     start = np.zeros(n_rows + 1, dtype=np.int64)
     all_proven = np.empty(n_rows, dtype=np.bool_)
+    gain = np.zeros(n_rows)
     codes = np.empty((4 * n_rows + listing.capacity, n), dtype=np.uint8)
     weight = np.empty(codes.shape[0])
     for i in range(n_rows):
@@ -116,6 +126,8 @@ def list_codes(products, log_odds, forms, searches, columns, gaps, chosen, listi
         )
         # Not the value that the search says: of huge numbers, rounding makes several of one.
         best = best_sets.value[:n_found].max()
+        if best - value > n * rounding_noise(terms):
+            gain[i] = best - value
         if limits.stop_when_full and is_full(best_sets, n_found, best, limits.margin):
             move_codes(terms, best_sets.chosen, listing.uniforms, marginals)
         if start[i] + n_found > codes.shape[0]:
@@ -142,4 +154,4 @@ def list_codes(products, log_odds, forms, searches, columns, gaps, chosen, listi
         for entry in range(start[i], last):
             weight[entry] /= total
         start[i + 1] = last
-    return CodeLists(start, codes[: start[n_rows]], weight[: start[n_rows]], all_proven)
+    return CodeLists(start, codes[: start[n_rows]], weight[: start[n_rows]], all_proven, gain)

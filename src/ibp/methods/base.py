@@ -82,6 +82,15 @@ class Method(Protocol[StateT]):
 
 
 @runtime_checkable
+class ThoroughMethod(Protocol):
+    """A method that looks closer at what a run has come to before the run ends."""
+
+    def look_again(self, context: Context, state: Any) -> bool:
+        """Let the next sweep look closer; False if that has been done, and the run may end."""
+        ...
+
+
+@runtime_checkable
 class UnitingMethod(Protocol):
     """A method that can put together what two of its runs found."""
 

@@ -130,9 +130,8 @@ def lists_of(task: PredictionTask, rows: slice) -> CodeLists:
     if task.assignment is not None:
         return list_piece(task.assignment, rows)
     n = rows.stop - rows.start
-    return CodeLists(
-        np.arange(n + 1), np.empty((n, 0), np.uint8), np.ones(n), np.ones(n, dtype=bool)
-    )
+    codes = np.empty((n, 0), np.uint8)
+    return CodeLists(np.arange(n + 1), codes, np.ones(n), np.ones(n, dtype=bool), np.zeros(n))
 
 
 def parts_of(task: PredictionTask, rows: slice) -> list[slice]:

@@ -159,6 +159,7 @@ def look_around(terms, best_sets, n_found, best, limits, space):
     alike = n * rounding_noise(terms)
     marginals = Marginals(space.gains[0], space.group_count[0])
     change = space.gains[1]  # of F, when an element alone is flipped
+    sign = space.numbers[0]  # -1 for a chosen element, 1 for any other
     for _ in range(limits.look_around_budget):
         floor = floor_of(best_sets, n_found, best, margin)
         origin = -1
@@ -175,14 +176,20 @@ def look_around(terms, best_sets, n_found, best, limits, space):
             candidate[k] = best_sets.chosen[origin, k]
         start_marginals(terms, candidate, marginals)
         for k in range(n):
-            change[k] = -marginals.gains[k] if candidate[k] else marginals.gains[k]
+            sign[k] = -1.0 if candidate[k] else 1.0
+            change[k] = sign[k] * marginals.gains[k]
         for i in range(n):
+            row = quadratic[i]
+            n_above = np.int64(value + change[i] > floor)
+            for j in range(i):  # without a branch: mostly there are none
+                n_above += value + (change[i] + (change[j] - sign[i] * sign[j] * row[j])) > floor
+            if n_above == 0:
+                continue
             # The pair (i, i) stands for i alone.
             for j in range(i + 1):
                 gain = change[i]
                 if j < i:
-                    both = quadratic[i, j]
-                    gain += change[j] + (both if candidate[i] != candidate[j] else -both)
+                    gain += change[j] - sign[i] * sign[j] * row[j]
                 if value + gain > floor:
                     candidate[i] = 1 - candidate[i]
                     if j < i:

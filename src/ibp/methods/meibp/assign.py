@@ -4,27 +4,31 @@ A new row meets N old ones, so the prior log-odds of feature k are ln(m_k / (N +
 for every feature in use. Nothing of the model changes, so rows are independent: they are cut into
 fixed pieces and shared among threads, and the answer does not depend on how many there are.
 
-A row of a fit is searched again in every sweep, from where the last one left it. Here there is one
-search from the empty set and, for rows that it leaves unproven, a second one, which lists the best
-codes: it goes from code to code by one bit or two, best first, and no local optimum stops it.
+A row of a fit is searched in every sweep, from where the last one left it. Here there is one search
+from the empty set and, for rows that it leaves unproven, the second one that a fit ends with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ibp.blas import single_threaded_blas
 from ibp.data import Observations
-from ibp.kernels.block_rows import improve_rows
-from ibp.kernels.code_lists import CodeLists, Listing, list_codes
+from ibp.kernels.code_lists import CodeLists, Listing
 from ibp.kernels.records import Outcome
-from ibp.kernels.row_forms import Gaps
 from ibp.methods.context import never
+from ibp.methods.meibp.row_search import (
+    SECOND_CODES,
+    SearchedRows,
+    improve,
+    list_of,
+    search_again,
+)
 from ibp.methods.row_forms import SearchForms, gaps_of
 from ibp.parallel import Executor, map_until, ranges
 from ibp.submodular import OPTIMIZERS
@@ -45,10 +49,6 @@ MOST_WITH_ALL_CODES = 10
 # 512 codes suffice for 96% of the rows, and probabilities are within 0.02 of what no limits give,
 # in the root mean square.
 MOST_CODES, CODES_AROUND, NODES_OF_A_LIST = 512, 256, 20
-# Codes that a second search for the best goes on from. On digits and on faces with 50 features,
-# where next to no row is proven, 20% and 30% of the rows end lower than in the fit without it, and
-# less than 1% with it; half a millisecond each.
-SECOND_CODES = 128
 # Rows whose lists are in memory together.
 ROWS_WITH_LISTS = 32
 
@@ -130,7 +130,6 @@ class FrozenModel:
             with_losses,
             self.search_again,
             start,
-            Listing(SECOND_CODES, ListLimits(np.inf, SECOND_CODES, 0, False), np.empty((0, 0))),
             Listing(
                 most_codes,
                 ListLimits(MARGIN, CODES_AROUND, NODES_OF_A_LIST * self.node_budget, too_many),
@@ -171,23 +170,14 @@ class AssignmentTask(NamedTuple):
     with_losses: bool
     search_again: bool
     start: Codes | None
-    second_search: Listing
     listing: Listing
 
 
-class Placed(NamedTuple):
-    """Some rows when they have been placed: what it took, and what came of it."""
-
-    products: npt.NDArray[Any]
-    gaps: Gaps
-    outcome: Outcome
-
-
-def place(task: AssignmentTask, rows: slice) -> Placed:
+def place(task: AssignmentTask, rows: slice) -> SearchedRows:
     """Search for the codes of some rows, and again for those not proven if that is asked for."""
     forms, observations = task.forms, task.forms.observations
     n, k = rows.stop - rows.start, task.log_odds.size
-    placed = Placed(
+    placed = SearchedRows(
         np.asarray(observations.rows(rows) @ forms.components.T),
         gaps_of(observations, rows),
         Outcome(
@@ -198,66 +188,10 @@ def place(task: AssignmentTask, rows: slice) -> Placed:
             np.zeros((n if task.with_losses else 0, k)),
         ),
     )
-    improve(task, placed)
-    unproven = np.flatnonzero(~placed.outcome.proven)
-    if task.search_again and task.search.optimizer == EXACT and unproven.size:
-        again = some_of(placed, unproven)
-        lists = list_of(task, again, task.second_search)
-        best = lists.codes[lists.start[:-1]]
-        other = (best != again.outcome.chosen).any(axis=1)
-        again.outcome.chosen[:] = best
-        again = some_of(again, np.flatnonzero(other))
-        improve(task, again)
-        for all_rows, those in zip(placed.outcome, again.outcome, strict=True):
-            if all_rows.shape[0]:
-                all_rows[unproven[other]] = those
+    improve(task, placed, task.uniforms)
+    if task.search_again and task.search.optimizer == EXACT:
+        search_again(task, placed, np.flatnonzero(~placed.outcome.proven), SECOND_CODES)
     return placed
-
-
-def improve(task: AssignmentTask, placed: Placed) -> None:
-    """Search from the codes that rows have."""
-    forms = task.forms
-    improve_rows(
-        placed.products,
-        task.log_odds,
-        forms.forms,
-        forms.searches,
-        forms.columns,
-        placed.gaps,
-        task.search,
-        task.uniforms,
-        placed.outcome,
-    )
-
-
-def list_of(task: AssignmentTask, placed: Placed, listing: Listing) -> CodeLists:
-    """List the best codes of rows, from those that they have."""
-    forms = task.forms
-    return CodeLists(
-        *list_codes(
-            placed.products,
-            task.log_odds,
-            forms.forms,
-            forms.searches,
-            forms.columns,
-            placed.gaps,
-            placed.outcome.chosen,
-            listing,
-        )
-    )
-
-
-def some_of(placed: Placed, which: npt.NDArray[np.int64]) -> Placed:
-    """Some of the rows, as copies."""
-    gaps = placed.gaps
-    n_missing = np.diff(gaps.start)[which]
-    start = np.concatenate([[0], np.cumsum(n_missing)]).astype(np.int64)
-    position = np.repeat(gaps.start[which] - start[:-1], n_missing) + np.arange(start[-1])
-    return Placed(
-        placed.products[which],
-        Gaps(gaps.form_of_row[which], start, gaps.position[position]),
-        Outcome(*(part[which] if part.shape[0] else part for part in placed.outcome)),
-    )
 
 
 def assign_piece(task: AssignmentTask, rows: slice) -> tuple[Codes, FloatArray]:

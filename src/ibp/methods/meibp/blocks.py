@@ -20,11 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ibp.data import Observations
-from ibp.kernels.block_rows import SMALLEST_BUDGET, improve_rows
+from ibp.kernels.block_rows import SMALLEST_BUDGET
 from ibp.kernels.column_hashes import flip_hashes
 from ibp.kernels.exact_rows import visit_rows
 from ibp.kernels.records import ExactSearch, Outcome
 from ibp.methods.context import Context
+from ibp.methods.meibp.row_search import SearchedRows, improve, search_again
 from ibp.methods.meibp.state import MEIBPState
 from ibp.methods.row_forms import SearchForms, gaps_of
 from ibp.model import feature_evidence
@@ -42,6 +43,8 @@ Codes = npt.NDArray[np.uint8]
 ROUNDING = 1e-9
 # Rows whose quadratic forms are at hand when rows are visited one by one.
 ROWS_ONE_BY_ONE = 64
+# Most rows of a piece whose rows are searched a second time, which takes ten times as long.
+ROWS_SEARCHED_AGAIN = 32
 
 
 class RowSettings(Protocol):
@@ -138,6 +141,8 @@ class BlockTask(NamedTuple):
         The tangent of the prior's count term.
     search : Search
         How rows are searched.
+    second_codes : int
+        How many codes a second search of those not proven optimal goes on from; 0 for none.
     """
 
     observations: Observations
@@ -149,6 +154,7 @@ class BlockTask(NamedTuple):
     uniforms: FloatArray | None
     log_odds: FloatArray
     search: Search
+    second_codes: int
 
 
 class ImprovedRows(NamedTuple):
@@ -228,10 +234,12 @@ def improve_block(
         log_odds,
         # The exact search begins at the nearest plane, and needs no look at the complement.
         Search(OPTIMIZERS[settings.optimizer], budget, complement=not exact, exchange=True),
+        state.second_codes if state.searches_again else 0,
     )
-    return context.executor.map(
-        improve_piece, task, ranges(n_rows, context.observations.piece_rows)
-    )
+    piece_rows = context.observations.piece_rows
+    if state.searches_again:
+        piece_rows = min(piece_rows, ROWS_SEARCHED_AGAIN)
+    return context.executor.map(improve_piece, task, ranges(n_rows, piece_rows))
 
 
 def improve_piece(task: BlockTask, part: slice) -> ImprovedRows:
@@ -248,24 +256,20 @@ def improve_piece(task: BlockTask, part: slice) -> ImprovedRows:
     n_rows = new.shape[0]
     gain, proven = np.zeros(n_rows), np.zeros(n_rows, dtype=bool)
     failed = None if task.failed_searches is None else task.failed_searches[which].copy()
-    improve_rows(
-        products,
-        task.log_odds,
-        forms.forms,
-        forms.searches,
-        forms.columns,
-        gaps_of(observations, which),
-        task.search,
-        uniforms if uniforms is None or len(uniforms) == 1 else uniforms[part],
-        Outcome(
-            new,
-            np.zeros(n_rows, dtype=np.uint8) if failed is None else failed,
-            gain,
-            proven,
-            np.empty((0, 0)),
-        ),
+    outcome = Outcome(
+        new,
+        np.zeros(n_rows, dtype=np.uint8) if failed is None else failed,
+        gain,
+        proven,
+        np.empty((0, 0)),
     )
+    searched = SearchedRows(products, gaps_of(observations, which), outcome)
+    if uniforms is not None and len(uniforms) > 1:  # else they are the same for all rows
+        uniforms = uniforms[part]
+    improve(task, searched, uniforms)
     skip = task.owns_a_feature[part]
+    if task.second_codes:
+        search_again(task, searched, np.flatnonzero(~(proven | skip)), task.second_codes)
     if skip.any():
         new[skip], gain[skip], proven[skip] = old[skip], 0.0, False
     changed = np.flatnonzero((new != old).any(axis=1))
