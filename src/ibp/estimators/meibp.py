@@ -83,10 +83,11 @@ default="exact"
         can lower the evidence now and then.
     init : "auto", "spectral", "random", dict or fitted model, default="auto"
         The start. ``"spectral"``: principal and independent components of a sample of the rows,
-        each cut in two; where that does not look like binary features it competes with a random
+        each cut in two; where these do not look like binary features, a fit with moves starts from
+        the few that do, and features are born, and one without lets them compete with a random
         start by evidence. ``"random"``: every row has every feature with probability 1/3; without
-        `n_components`, a start of at most 50 features that has taken shape on a sample of the
-        rows. ``"auto"``: spectral and random in turn over `n_init`, spectral first, so that
+        `n_components`, ten features with moves, else at most 50, that have taken shape on a sample
+        of the rows. ``"auto"``: spectral and random in turn over `n_init`, spectral first, so that
         restarts differ.
         A dict ``{"Z": N x K}`` of codes, from which all else follows, or ``{"Z": N x K, "mu": K x
         D, "sigma": K x D}``, the last two being the locations and scales of the factors' truncated

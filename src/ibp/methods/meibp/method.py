@@ -53,6 +53,9 @@ MOVING_BUDGET = 100
 # sweep: few, since every one takes long, and those that follow profit. And the part of all rows
 # that it has to change if another is to come; `transform` then has better codes for fewer.
 SECOND_BLOCK, FOUND_AGAIN = 512, 0.02
+# There are no more such sweeps than this in a fit, and none where rows times squared features are
+# more than the other: one would take minutes.
+MOST_SECOND_SEARCHES, MOST_SECOND_WORK = 8, 5e8
 
 
 @dataclass(frozen=True)
@@ -369,6 +372,10 @@ class MEIBPMethod:
         proves = self.optimizer == "exact" and self.row_start == "current"
         if not proves or n_components == 0 or state.n_proven == n_rows:
             return False
+        work = (n_rows - state.n_proven) * n_components**2
+        if work > MOST_SECOND_WORK or state.n_second_searches == MOST_SECOND_SEARCHES:
+            return False
+        state.n_second_searches += 1
         if state.n_found_again <= FOUND_AGAIN * n_rows:
             if state.second_codes == SECOND_CODES:
                 return False

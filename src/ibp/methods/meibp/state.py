@@ -47,7 +47,8 @@ class MEIBPState(State):
     full_budget: bool = False  # whether the exact search's budgets have grown to their full size
     searches_again: bool = False  # whether the next sweep makes the second search of its rows
     second_codes: int = 0  # codes that this search goes on from; 0 before there was one
-    n_found_again: int = 0  # rows that the last such sweep changed
+    n_second_searches: int = 0  # how many such sweeps there were
+    n_found_again: int = 0  # rows that the last one changed
     n_changed: int = -1  # bits that the last sweep changed; -1 if something else has changed since
     n_proven: int = 0  # rows that it proved to be optimal
     next_move: int = 0  # which move of the schedule is to be tried next
