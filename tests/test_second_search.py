@@ -295,6 +295,7 @@ def test_told_to_stop_a_second_search_leaves_a_consistent_state(monkeypatch):
 
 
 def test_what_a_run_takes_over_is_searched_again(monkeypatch):
+    monkeypatch.setattr(meibp, "MOST_SECOND_SEARCHES", 100)  # from a random state it takes many
     method, context, state = make(
         1, n=60, d=12, k=20, optimizer="exact", node_budget=SMALL_BUDGET, block_size=20, moves=True
     )
@@ -305,3 +306,13 @@ def test_what_a_run_takes_over_is_searched_again(monkeypatch):
     assert state.second_codes == SECOND_CODES
     assert state.n_found_again <= meibp.FOUND_AGAIN * 60
     assert_not_lower(direct_bound(method, context, state), bound)
+
+
+def test_second_searches_are_few_and_none_is_too_long(monkeypatch):
+    method, context, state = make(1, n=60, k=8, optimizer="exact", node_budget=SMALL_BUDGET)
+    for number in range(meibp.MOST_SECOND_SEARCHES + 1):
+        state.n_proven, state.n_found_again = 0, 60
+        assert method.look_again(context, state) == (number < meibp.MOST_SECOND_SEARCHES)
+    monkeypatch.setattr(meibp, "MOST_SECOND_WORK", 10.0)
+    state.n_second_searches = 0
+    assert not method.look_again(context, state)

@@ -128,7 +128,8 @@ class SampledRandomStart(SampledStart):
         """Run the one candidate."""
         few = trial.method.moves and self.n_components is None
         trial.run(RandomStart(min(most, FEW_AT_RANDOM) if few else most))
-        trial.grow()
+        if not trial.grow():
+            trial.run(RandomStart(most))
         return None
 
 
@@ -163,8 +164,8 @@ class AutomaticStart(SampledStart):
         n_components, two_valued = describe(codes)
         if trial.method.moves and not two_valued:
             trial.run(CodesStart(codes.assignments[:, codes.separation > TWO_VALUED]))
-            trial.grow()
-            return None
+            if trial.grow():
+                return None
         trial.run(CodesStart(codes.assignments))
         if n_components < most:
             codes = trial.spectral_codes(most, most)
@@ -268,15 +269,23 @@ class Trial:
             self.best, self.evidence = state, evidence
         return better
 
-    def grow(self) -> None:
-        """Let features be born in a sample, where that takes less time than in all rows."""
+    def grow(self) -> bool:
+        """Let features be born; return whether there are any then.
+
+        In a sample as many as there are, since that takes less time than in all rows; in all rows
+        the fit goes on with it.
+        """
         context, gain, worth = self.context, np.inf, 0.0
-        if not self.method.moves or self.has_all_rows:
-            return
-        while gain > worth and not context.should_stop():
-            assert self.best is not None
-            worth = worthwhile(self.method, context, self.best)
-            self.best, gain = attempt(self.method, context, self.best, Birth(), worth)
+        state = self.best
+        assert state is not None
+        if self.method.moves:
+            while gain > worth and not context.should_stop():
+                worth = worthwhile(self.method, context, state)
+                state, gain = attempt(self.method, context, state, Birth(), worth)
+                if self.has_all_rows:
+                    break
+            self.best, self.evidence = state, self.method.evidence(context, state).total
+        return state.n_components > 0
 
 
 def sample_rows(

@@ -141,7 +141,8 @@ class MEIBPMethod:
         united = take_over(self, context, state, other)
         if not united.name:
             return None
-        state.second_codes = 0  # none of what has changed was searched a second time
+        # None of what has changed was searched a second time.
+        state.second_codes, state.n_second_searches = 0, 0
         while not context.should_stop() and self.look_again(context, state):
             self.improve(context, state)
         return replace(self.report(context, state), values=united.values())

@@ -111,7 +111,7 @@ def patience(state: MEIBPState) -> int:
 def sweep_work(state: MEIBPState) -> float:
     """Products that a sweep takes."""
     n, k = state.assignments.shape
-    return float(n * k * (k + state.factors.mean.shape[1]))
+    return float(max(n * k * (k + state.factors.mean.shape[1]), 1))
 
 
 def most_reheatings(state: MEIBPState) -> int:
