@@ -183,7 +183,8 @@ def test_the_bound_rises_by_the_gain_of_a_move(name, mode):
     changed, gain = attempt(method, context, state, move)
     assert gain > 1.0  # else nothing is tested
     after = direct_bound(method, context, changed)
-    digits = 1e-6 if mode == "float32" else 1e-9  # sums of rows in single precision have fewer
+    # Sums of rows in single precision have fewer, and not the same on every processor.
+    digits = 3e-6 if mode == "float32" else 1e-9
     assert after - before == pytest.approx(gain, abs=digits * abs(before))
     # The state that was given is as it was, though another has come of it.
     assert same_arrays(state.to_arrays(), arrays)
@@ -424,9 +425,11 @@ def test_features_of_a_sample_of_the_rows_are_placed_in_all(mode, monkeypatch):
     method, context, state = prepared(change(X), Z[:, :3], **settings_of_mode)
     assert residuals(context, state).share == 0.2
     born = next(iter(Birth().proposals(method, context, state))).state.assignments[:, 3:]
-    correlations = np.corrcoef(born.T, Z[:, 3])[-1, :-1]
+    varies = born.min(axis=0) < born.max(axis=0)
+    correlations = np.corrcoef(born[:, varies].T, Z[:, 3])[-1, :-1]
     assert correlations.max() > 0.6  # before any row has been looked at again
     changed, _ = attempt(method, context, state, Birth())
+    come_to_rest(method, context, changed)
     assert columns(changed.assignments) == columns(Z)
 
 
@@ -438,6 +441,7 @@ def test_a_birth_brings_back_what_is_missing(missing_feature):
     X, Z, _ = planted()
     method, context, state = prepared(X, np.delete(Z, missing_feature, axis=1))
     changed, _ = attempt(method, context, state, Birth())
+    come_to_rest(method, context, changed)
     assert columns(changed.assignments) == columns(Z)
 
 
