@@ -128,7 +128,7 @@ class SampledRandomStart(SampledStart):
         """Run the one candidate."""
         few = trial.method.moves and self.n_components is None
         trial.run(RandomStart(min(most, FEW_AT_RANDOM) if few else most))
-        if not trial.grow():
+        if trial.method.moves and not trial.grow():
             trial.run(RandomStart(most))
         return None
 
@@ -275,16 +275,15 @@ class Trial:
         In a sample as many as there are, since that takes less time than in all rows; in all rows
         the fit goes on with it.
         """
-        context, gain, worth = self.context, np.inf, 0.0
-        state = self.best
+        context, state = self.context, self.best
         assert state is not None
-        if self.method.moves:
-            while gain > worth and not context.should_stop():
-                worth = worthwhile(self.method, context, state)
-                state, gain = attempt(self.method, context, state, Birth(), worth)
-                if self.has_all_rows:
-                    break
-            self.best, self.evidence = state, self.method.evidence(context, state).total
+        gain, worth = np.inf, 0.0
+        while gain > worth and not context.should_stop():
+            worth = worthwhile(self.method, context, state)
+            state, gain = attempt(self.method, context, state, Birth(), worth)
+            if self.has_all_rows:
+                break
+        self.best, self.evidence = state, self.method.evidence(context, state).total
         return state.n_components > 0
 
 

@@ -55,9 +55,10 @@ def turnable(state: MEIBPState) -> npt.NDArray[np.int64]:
     """Features that most rows have, and those that the other rows have, the likeliest first."""
     n, counts = state.assignments.shape[0], state.statistics.counts
     cosines = factor_cosines(state)
+    together = state.statistics.gram.max(axis=0, initial=0.0)
     found: list[tuple[float, int, int]] = []
     for v in np.flatnonzero((2 * counts > n) & (counts < n)):
-        share = state.assignments[state.assignments[:, v] == 0].mean(axis=0)
+        share = (counts - together[v]) / (n - counts[v])  # of the rows that lack v
         share[(counts > MOST_ROWS * n) | (cosines[v] < LEAST_COSINE)] = 0.0
         share[v] = 0.0
         u = int(np.argmax(share * cosines[v]))
