@@ -20,7 +20,7 @@ from sklearn.datasets import load_digits
 import ibp
 X = load_digits().data[:300] / 16.0
 started = time.perf_counter()
-ibp.MEIBP(max_iter=5, tol=0, random_state=0).fit(X)
+ibp.MEIBP(random_state=0).fit(X)
 print(time.perf_counter() - started)
 """
 

@@ -25,6 +25,7 @@ from ibp.blas import single_threaded_blas
 from ibp.data import Observations
 from ibp.methods.context import Context
 from ibp.methods.meibp import blocks as meibp_blocks
+from ibp.methods.meibp import row_search
 from ibp.methods.meibp.automatic_start import CodesStart
 from ibp.methods.meibp.method import MEIBPMethod
 from ibp.methods.meibp.random_start import RandomStart
@@ -36,7 +37,7 @@ from ibp.parallel import Threads, ranges
 LATE = 5
 # What a sweep consists of, and where that is done.
 PARTS = {
-    "row optimiser": (meibp_blocks, "improve_rows"),
+    "row optimiser": (row_search, "improve_rows"),
     "statistics of changed rows": (meibp_blocks, "change_of"),
     "acceptance of blocks": (meibp_blocks, "accept"),
     "bringing statistics up to date": (meibp_blocks, "apply_change"),

@@ -11,9 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ibp.compiled import inlined, kernel
+from ibp.compiled import inlined, inner_kernel, kernel
 from ibp.kernels.row_forms import Form, missing_of_row, own_form
-from ibp.submodular.best_sets import ListLimits, is_full, list_best_sets, space_for_best_sets
+from ibp.submodular.best_sets import (
+    ListLimits,
+    best_value,
+    is_full,
+    list_best_sets,
+    space_for_best_sets,
+)
 from ibp.submodular.exact import prepare
 from ibp.submodular.marginals import (
     flip,
@@ -85,6 +91,22 @@ def move_codes(terms, codes, uniforms, marginals):
                 flip(k, terms, current, marginals)
 
 
+@inner_kernel
+def twice_as_long(codes, weight, n_filled):
+    """Room for more codes, of which the first so many are filled in.
+
+    By loops: an assignment of slices has code compiled for errors that cannot occur.
+    """
+    n = codes.shape[1]
+    more_codes = np.empty((2 * codes.shape[0], n), dtype=np.uint8)
+    more_weight = np.empty(2 * codes.shape[0])
+    for entry in range(n_filled):
+        more_weight[entry] = weight[entry]
+        for k in range(n):
+            more_codes[entry, k] = codes[entry, k]
+    return more_codes, more_weight
+
+
 @kernel
 def list_codes(products, log_odds, forms, searches, columns, gaps, chosen, listing):
     """List the best codes of every row, from the ones in ``chosen`` on.
@@ -125,18 +147,13 @@ def list_codes(products, log_odds, forms, searches, columns, gaps, chosen, listi
             terms, prepared, chosen[i], value, best_sets, limits, space
         )
         # Not the value that the search says: of huge numbers, rounding makes several of one.
-        best = best_sets.value[:n_found].max()
+        best = best_value(best_sets, n_found)
         if best - value > n * rounding_noise(terms):
             gain[i] = best - value
         if limits.stop_when_full and is_full(best_sets, n_found, best, limits.margin):
             move_codes(terms, best_sets.chosen, listing.uniforms, marginals)
         if start[i] + n_found > codes.shape[0]:
-            longer = np.empty((2 * codes.shape[0], n), dtype=np.uint8)
-            longer[: start[i]] = codes[: start[i]]
-            codes = longer
-            more_weight = np.empty(codes.shape[0])
-            more_weight[: start[i]] = weight[: start[i]]
-            weight = more_weight
+            codes, weight = twice_as_long(codes, weight, start[i])
         last, total = start[i], 0.0
         for entry in range(n_found):
             below = best_sets.value[entry] - best

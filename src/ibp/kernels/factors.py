@@ -72,7 +72,10 @@ def update_factors(
     residual, by_column = space.residual, space.by_column
     n_components, n_features = cross.shape
     n_groups = group_start.shape[0] - 1
-    uniform = np.ptp(noise_precision) == 0.0 and np.ptp(factor_precision) == 0.0
+    uniform = True
+    for d in range(1, n_features):
+        uniform &= noise_precision[d] == noise_precision[0]
+        uniform &= factor_precision[d] == factor_precision[0]
     if narrow:
         for k in range(n_components):
             for d in range(n_features):

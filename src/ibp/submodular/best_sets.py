@@ -146,6 +146,15 @@ def is_full(best_sets, n_found, best, margin):
     return best_sets.value[best_sets.heap[0]] > best - margin
 
 
+@inlined
+def best_value(best_sets, n_found):
+    """What the best set of the list is worth."""
+    best = best_sets.value[0]
+    for i in range(1, n_found):
+        best = max(best, best_sets.value[i])
+    return best
+
+
 @inner_kernel
 def look_around(terms, best_sets, n_found, best, limits, space):
     """Look at the sets near the best ones, best first.
@@ -290,18 +299,26 @@ def list_tree(terms, prepared, best_sets, n_found, best, limits, space):
 
 
 @inlined
+def list_near_sets(terms, start, value, best_sets, limits, space):
+    """Fill in the list from a set and its value, by the first search alone.
+
+    No element has a group. Returns how many sets there are and the best value.
+    """
+    for k in range(start.shape[0]):
+        best_sets.candidate[k] = start[k]
+    n_found = offer(best_sets, np.int64(0), value, 0.0)
+    return look_around(terms, best_sets, n_found, value, limits, space)
+
+
+@inlined
 def list_best_sets(terms, prepared, start, value, best_sets, limits, space):
     """Fill in the list from a set and its value.
 
     No element has a group. Returns how many sets there are, the best value, and whether the list
     is proven. Sets of the list not within the margin of the best are still to be left out.
     """
-    n = start.shape[0]
-    for k in range(n):
-        best_sets.candidate[k] = start[k]
-    n_found = offer(best_sets, 0, value, 0.0)
-    n_found, best = look_around(terms, best_sets, n_found, value, limits, space)
-    proven = n == 0
+    n_found, best = list_near_sets(terms, start, value, best_sets, limits, space)
+    proven = start.shape[0] == 0
     if not proven and not (
         limits.stop_when_full and is_full(best_sets, n_found, best, limits.margin)
     ):

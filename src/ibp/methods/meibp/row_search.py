@@ -16,6 +16,7 @@ from ibp.kernels.block_rows import improve_rows
 from ibp.kernels.code_lists import CodeLists, Listing, list_codes
 from ibp.kernels.records import Outcome
 from ibp.kernels.row_forms import Gaps
+from ibp.kernels.second_search import better_codes
 from ibp.methods.row_forms import SearchForms
 from ibp.submodular.best_sets import ListLimits
 from ibp.submodular.records import Search
@@ -98,13 +99,20 @@ def search_again(task: RowTask, rows: SearchedRows, which: IntArray, n_codes: in
     """
     if not which.size:
         return
-    limits = ListLimits(np.inf, n_codes, 0, False)
-    listing = Listing(n_codes, limits, np.empty((0, 0)))
-    lists = list_of(task, some_of(rows, which), listing)
-    better = np.flatnonzero(lists.gain > 0.0)
-    again = some_of(rows, which[better])
-    again.outcome.chosen[:] = lists.codes[lists.start[better]]
-    gain = again.outcome.gain + lists.gain[better]
+    looked_at, forms, gain = some_of(rows, which), task.forms, np.empty(which.size)
+    better_codes(
+        looked_at.products,
+        task.log_odds,
+        forms.forms,
+        forms.columns,
+        looked_at.gaps,
+        ListLimits(np.inf, n_codes, 0, False),
+        looked_at.outcome.chosen,
+        gain,
+    )
+    better = np.flatnonzero(gain > 0.0)
+    again = some_of(looked_at, better)
+    gain = again.outcome.gain + gain[better]
     improve(task, again)
     again.outcome.gain[:] += gain
     for all_rows, those in zip(rows.outcome, again.outcome, strict=True):
