@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.stats import norm, truncnorm
+from sklearn.datasets import load_digits
 
 import naive
 from ibp import MEIBP
@@ -21,7 +22,7 @@ from ibp.methods.meibp.moves.changes import NewFactors, with_new_features
 from ibp.methods.meibp.moves.exchange import Exchange
 from ibp.methods.meibp.moves.merge import Merge
 from ibp.methods.meibp.moves.new_features import FeaturePrior, climb
-from ibp.methods.meibp.moves.reheating import Reheating
+from ibp.methods.meibp.moves.reheating import Reheating, length_of_walk, walk_is_over, walk_on
 from ibp.methods.meibp.moves.removal import Removal
 from ibp.methods.meibp.moves.residuals import residual_unit, residuals
 from ibp.methods.meibp.moves.schedule import MOVES
@@ -32,6 +33,7 @@ from ibp.methods.meibp.state import MEIBPState
 from ibp.model import Statistics
 from ibp.parallel import Threads
 from problems import assert_not_lower, direct_bound, make, missing_kinds, priors, seeds, stop_after
+from resuming import assert_resumes
 
 pytestmark = pytest.mark.filterwarnings("ignore:X has negative entries")
 
@@ -339,6 +341,89 @@ def test_a_move_in_vain_leaves_the_state_bit_for_bit(name, mode, monkeypatch):
         assert outcome is state
         assert gain == 0.0
     assert same_arrays(state.to_arrays(), arrays)
+
+
+# The walk of reheatings
+
+WALK = {"n_planned", "n_reheatings", "walker", "walker_evidence"}
+N_STEPS = 25
+
+
+@pytest.fixture(scope="module")
+def shades():
+    """Rows that no few yes/no features explain: a method, a context and a state at rest."""
+    X = load_digits().data[:80] / 16.0
+    method, context, state = prepared(X, junk(80, 6))
+    come_to_rest(method, context, state)
+    state.n_planned = N_STEPS
+    return method, context, state
+
+
+def without_walk(state):
+    """All that a state knows but of its walk, written down."""
+    arrays = state.to_arrays()
+    return {name: arrays[name] for name in arrays if name.split(".")[0] not in WALK}
+
+
+def test_a_walk_puts_up_with_falls_and_the_state_keeps_the_best(shades):
+    method, context, state = shades
+    context, state = replace(context, rng=np.random.default_rng(1)), state.copy()
+    first = highest = method.evidence(context, state).total
+    n_below = 0
+    while not walk_is_over(state):
+        before = deepcopy(without_walk(state))
+        n_done = state.n_reheatings
+        changed, gain = walk_on(method, context, state)
+        assert changed.n_reheatings == n_done + 1
+        if gain > 0.0:
+            assert changed.walker is None
+            highest += gain
+        else:
+            assert changed is state
+            assert same_arrays(without_walk(state), before)
+        assert method.evidence(context, changed).total == pytest.approx(highest, rel=1e-9)
+        state = changed
+        if state.walker is not None:
+            n_below += 1
+            assert state.walker_evidence <= highest
+            assert state.walker_evidence == method.evidence(context, state.walker).total
+    assert n_below > 0
+    assert highest > first
+    assert state.n_reheatings == N_STEPS
+    assert state.walker is None
+    assert walk_on(method, context, state) == (state, 0.0)
+
+
+def test_a_walk_goes_on_from_where_it_was_written_down(shades):
+    method, context, state = shades
+    context, state = replace(context, rng=np.random.default_rng(1)), state.copy()
+    state.next_move = [move.name for move in MOVES].index("reheating")
+    state.n_changed = 0
+    while state.walker is None:
+        method.step(context, state)
+    assert_resumes(method, context, state)
+
+
+def test_without_temperature_a_walk_puts_up_with_nothing(shades, monkeypatch):
+    monkeypatch.setattr("ibp.methods.meibp.moves.reheating.TEMPERATURE", 0.0)
+    method, context, state = shades
+    context, state = replace(context, rng=np.random.default_rng(1)), state.copy()
+    while not walk_is_over(state):
+        state, _ = walk_on(method, context, state)
+        assert state.walker is None
+
+
+def test_walks_are_shorter_where_sweeps_take_longer_or_all_rows_are_proven(shades):
+    state = shades[2].copy()
+    state.n_proven = 0
+    lengths = []
+    for repeats in (1, 100, 10_000):
+        state.assignments = np.repeat(shades[2].assignments, repeats, axis=0)
+        lengths.append(length_of_walk(state))
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] > lengths[-1] >= 1
+    state.n_proven = state.assignments.shape[0]
+    assert length_of_walk(state) < lengths[-1]
 
 
 def test_a_move_that_makes_things_worse_is_never_taken():

@@ -1,6 +1,6 @@
 """The second search of rows: the best code among those near to the codes found so far.
 
-It has a kernel of its own, since a fit needs no more of `code_lists`, which takes longer to compile.
+It has a kernel of its own, since a fit needs no more of `code_lists`, which takes long to compile.
 """
 
 import numpy as np

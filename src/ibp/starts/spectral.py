@@ -58,6 +58,7 @@ def spectral_codes(
     executor: Executor,
     should_stop: Callable[[], bool] = lambda: False,
     most_rounds: int | None = None,
+    roughly: bool = False,
 ) -> SpectralCodes:
     """Find two-valued features by principal and independent component analysis.
 
@@ -66,7 +67,8 @@ def spectral_codes(
     are looked for as ``n_components`` says, as far as the data vary in so many directions; if that
     is None, as many as there are eigenvalues above the noise edge, which may be none, and at most
     ``max_components``. Once ``should_stop`` says True the remaining rounds are left out;
-    ``most_rounds`` are those of the independent components, for codes that need not be exact.
+    ``most_rounds`` are those of the independent components, and scores are cut ``roughly``, where
+    codes need not be exact.
 
     Run it with BLAS held to a single thread; the answer is then the same for any number of threads.
     """
@@ -85,7 +87,7 @@ def spectral_codes(
     if scores.shape[1] == 0:
         return no_features(matrix.n_rows, noise_std, noise.n_above)
     rotation = independent_rotation(scores, rng, executor, should_stop, most_rounds)
-    codes, separation = cut_in_two(scores @ rotation.T.astype(scores.dtype))
+    codes, separation = cut_in_two(scores @ rotation.T.astype(scores.dtype), roughly=roughly)
     kept = distinct_columns(codes)
     codes, strength = oriented(codes[:, kept], scores, loadings)
     order = np.argsort(-strength, kind="stable")

@@ -24,20 +24,26 @@ LEAST_VARIANCE = 1e-9
 CLEAR_DISTANCE = 4.0
 
 
-def cut_in_two(components: AnyFloatArray) -> tuple[npt.NDArray[np.uint8], FloatArray]:
-    """Codes of components of variance one, and the share of their variance these explain."""
-    codes = components > thresholds(components)
+def cut_in_two(
+    components: AnyFloatArray, *, roughly: bool = False
+) -> tuple[npt.NDArray[np.uint8], FloatArray]:
+    """Codes of components of variance one, and the share of their variance these explain.
+
+    ``roughly`` is by two means alone.
+    """
+    codes = components > thresholds(components, roughly=roughly)
     share = codes.mean(axis=0)
     between = (codes.T.astype(components.dtype) @ components).diagonal() / len(components)
     separation = between.astype(np.float64) ** 2 / np.maximum(share * (1.0 - share), 1e-12)
     return codes.astype(np.uint8), np.minimum(separation, 1.0)
 
 
-def thresholds(components: AnyFloatArray) -> FloatArray:
+def thresholds(components: AnyFloatArray, *, roughly: bool = False) -> FloatArray:
     """Where to cut each component in off and on.
 
     Two Gaussians of one variance are fitted; if they stand apart the cut is where both are as
-    likely, however few rows belong to one. Otherwise two means explain most of the variance.
+    likely, however few rows belong to one. Otherwise, or ``roughly``, two means explain most of
+    the variance.
     """
     n = min(N_QUANTILES, len(components))
     middle = ((np.arange(n) + 0.5) * len(components) / n).astype(np.int64)
@@ -50,10 +56,12 @@ def thresholds(components: AnyFloatArray) -> FloatArray:
     low, high = low_sums / low_share, (total - low_sums) / (1.0 - low_share)
     within = (ordered**2).mean(axis=1, keepdims=True)
     within = np.maximum(within - low_share * low**2 - (1.0 - low_share) * high**2, LEAST_VARIANCE)
-    entropy = -low_share * np.log(low_share) - (1.0 - low_share) * np.log1p(-low_share)
-
     cuts = within.argmin(axis=1)[:, None]
-    found = 0.5 * np.take_along_axis(low + high, cuts, axis=1)[:, 0]
+    found = np.asarray(0.5 * np.take_along_axis(low + high, cuts, axis=1)[:, 0])
+    if roughly:
+        return found
+
+    entropy = -low_share * np.log(low_share) - (1.0 - low_share) * np.log1p(-low_share)
     best = np.full(len(ordered), -np.inf)
     # The likelihood of the groups finds rare ones, the squares within them even ones.
     for cost in (within, 0.5 * np.log(within) + entropy):

@@ -52,11 +52,11 @@ class MEIBPState(State):
     n_changed: int = -1  # bits that the last sweep changed; -1 if something else has changed since
     n_proven: int = 0  # rows that it proved to be optimal
     next_move: int = 0  # which move of the schedule is to be tried next
-    # How often that one has been tried since tries together raised the bound enough, and how much
-    # they have raised it since.
-    n_in_vain: int = 0
-    gain_in_vain: float = 0.0
     n_reheatings: int = 0  # how often the noise has been raised
+    n_planned: int = -1  # how often it is to be; -1 before that is known
+    # Where reheatings have led, if not to this state, and the bound there.
+    walker: MEIBPState | None = None
+    walker_evidence: float = -np.inf
     last_evidence: float = -np.inf  # the bound after the last sweep or move
     limit_gain: float | None = None  # what one feature beyond the limit would gain, if known
 

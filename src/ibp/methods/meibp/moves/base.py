@@ -30,6 +30,8 @@ LEAST_WORTH = 10.0
 SETTLING_UPDATES = 2
 # Updates of intercept and noise that a model without features needs.
 UPDATES_WITHOUT_FEATURES = 5
+# Updates of noise and factors after a sweep of a changed state that changed no row.
+UPDATES_AT_REST = 3
 
 
 class Proposal(NamedTuple):
@@ -83,8 +85,12 @@ def worthwhile(method: MEIBPMethod, context: Context, state: MEIBPState) -> floa
     It is a part of what the features together have raised the bound by, and not so little that
     nobody would call it evidence.
     """
-    gain = method.evidence(context, state).total - without_features(method, context, state)
-    return max(method.tol * gain, LEAST_WORTH)
+    return max(method.tol * gain_of_features(method, context, state), LEAST_WORTH)
+
+
+def gain_of_features(method: MEIBPMethod, context: Context, state: MEIBPState) -> float:
+    """What the features together have raised the bound by."""
+    return method.evidence(context, state).total - without_features(method, context, state)
 
 
 def without_features(method: MEIBPMethod, context: Context, state: MEIBPState) -> float:
@@ -104,7 +110,7 @@ def rounding(evidence: float) -> float:
 
 def settle(method: MEIBPMethod, context: Context, proposal: Proposal) -> None:
     """Let factors, noise and rows answer to a change, a little."""
-    state = proposal.state
+    method, state = settling_little(method), proposal.state
     state.refresh(context)
     for _ in range(SETTLING_UPDATES):
         method.learn(context, state)
@@ -112,6 +118,11 @@ def settle(method: MEIBPMethod, context: Context, proposal: Proposal) -> None:
     for _ in range(SETTLING_SWEEPS):
         if context.should_stop() or method.improve(context, state, proposal.rows) == 0:
             break
+
+
+def settling_little(method: MEIBPMethod) -> MEIBPMethod:
+    """The method, but for how far it goes where rows are at rest: what is judged need not be."""
+    return replace(method, settling_updates=min(method.settling_updates, UPDATES_AT_REST))
 
 
 def rows_with(state: MEIBPState, features: npt.ArrayLike) -> IntArray:

@@ -105,6 +105,7 @@ def seeds(context: Context, left: Residuals, most: int) -> npt.NDArray[np.bool_]
         executor=context.executor,
         should_stop=context.should_stop,
         most_rounds=ROTATION_ROUNDS,
+        roughly=True,
     ).assignments.astype(bool)
     return np.hstack([components, ~components, worst_rows(left, n_components)])
 

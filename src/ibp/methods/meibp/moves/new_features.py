@@ -23,9 +23,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ibp.kernels.records import FactorArrays
+from ibp.kernels.truncated_normal import standard_moments_of
 from ibp.methods.meibp.moves.residuals import Residuals
-from ibp.methods.meibp.state import MEIBPState, by_column
-from ibp.model import truncated_normal
+from ibp.methods.meibp.state import MEIBPState, by_column, entropies_of
 from ibp.model.ibp_prior import log_count_term
 from ibp.model.intercept import LearnedIntercept
 
@@ -106,6 +107,14 @@ class Candidates(NamedTuple):
         )
 
 
+def moments(location: FloatArray, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance of truncated Gaussians, from the tables of the kernels."""
+    ratio = (location / scale).ravel()
+    mean, variance = np.empty_like(ratio), np.empty_like(ratio)
+    standard_moments_of(ratio, mean, variance)
+    return scale * mean.reshape(scale.shape), scale**2 * variance.reshape(scale.shape)
+
+
 def climb(
     residuals: Residuals,
     prior: FeaturePrior,
@@ -124,8 +133,7 @@ def climb(
         rows = by_entry / residuals.share
         precision = rows * (1.0 - share[:, None]) + prior.factor_ratio
         location, scale = total / precision, precision**-0.5
-        moments = truncated_normal.moments(location, scale)
-        mean, variance = moments.mean, moments.variance
+        mean, variance = moments(location, scale)
         if number == rounds:
             break
         squares = (0.5 - share[:, None]) * mean**2 + 0.5 * variance
@@ -139,7 +147,7 @@ def climb(
     factor = (
         0.5 * (prior.mean_log_ratio + d * np.log(2.0 / np.pi))
         - 0.5 * (mean**2 + variance) @ prior.factor_ratio
-        + truncated_normal.entropy(location, scale).sum(axis=1)
+        + entropies_of(FactorArrays(location, scale, mean, variance), slice(0, len(location)))
     )
     m = np.clip(np.rint(counts / residuals.share), 1, prior.n_samples).astype(np.int64)
     gain = (
@@ -220,9 +228,7 @@ def place(
     y = y.copy()
     for s in range(features.gain.size):
         mean, f = features.mean[s], share[s] if prior.has_intercept else 0.0
-        squares = (0.5 - f) * mean**2 + 0.5 * truncated_normal.moments(
-            features.location[s], features.scale[s]
-        ).variance
+        squares = (0.5 - f) * mean**2 + 0.5 * moments(features.location[s], features.scale[s])[1]
         norms = squares.sum() if observed is None else observed @ squares
         odds = prior.log_odds(np.array(share[s] * prior.n_samples))
         codes[:, s] = y @ mean - norms + odds > 0.0

@@ -1,9 +1,9 @@
 """Which move is tried when: the most promising first, and none twice in vain.
 
 Moves are tried once Z has gone quiet. One that raises the bound enough begins the round anew, since
-all that failed before may succeed now. Reheating, which draws, is tried again as long as several
-tries together do. After the last one has failed there is nothing left to try. What counts is the
-bound and never the clock, so that the same seed gives the same answer.
+all that failed before may succeed now. Reheatings are a walk of many steps, which a fit makes once.
+After the last move has failed there is nothing left to try. What counts is the bound and the work
+and never the clock, so that the same seed gives the same answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ibp.methods.meibp.moves.base import Move, attempt, worthwhile
 from ibp.methods.meibp.moves.birth import Birth
 from ibp.methods.meibp.moves.exchange import Exchange
 from ibp.methods.meibp.moves.merge import Merge
-from ibp.methods.meibp.moves.reheating import Reheating, patience
+from ibp.methods.meibp.moves.reheating import Reheating, walk_is_over, walk_on
 from ibp.methods.meibp.moves.removal import Removal
 from ibp.methods.meibp.moves.split import Split
 from ibp.methods.meibp.moves.turn import Turn
@@ -61,36 +61,27 @@ def try_next(method: MEIBPMethod, context: Context, state: MEIBPState) -> Tried:
     while moves_left(state):
         move = MOVES[state.next_move]
         context.announce(move.name)
-        changed, gain = attempt(method, context, state, move, worth)
-        if isinstance(move, Reheating):
-            changed.n_reheatings += 1
+        walks = isinstance(move, Reheating) and not walk_is_over(state)
+        if walks:
+            changed, gain = walk_on(method, context, state)
+        else:
+            changed, gain = attempt(method, context, state, move, worth)
         if context.should_stop() and not gain > 0.0:
             break
         if gain > 0.0:
-            changed.n_changed = -1
             vars(state).update(vars(changed))
-        count(state, move, gain, worth)
-        if gain > 0.0:
-            if not moves_left(state):
-                finish(method, context, state)
-            return Tried(move.name, gain)
-    if not moves_left(state):
-        finish(method, context, state)
+        walking = walks and not walk_is_over(state)
+        if gain > 0.0 or walks:
+            # Between the steps of a walk Z is not brought to rest: that takes longer than it gains.
+            state.n_changed = 0 if walking else -1
+        if not walking:
+            # Where a walk has ended, births may find more than before it.
+            state.next_move = 0 if walks or gain > worth else state.next_move + 1
+        if not moves_left(state):
+            finish(method, context, state)
+        if gain > 0.0 or walks:
+            return Tried(move.name, gain) if gain > 0.0 else Tried()
     return Tried()
-
-
-def count(state: MEIBPState, move: Move, gain: float, worth: float) -> None:
-    """Say which move is to be tried next, after one that raised the bound by so much."""
-    draws = isinstance(move, Reheating)
-    state.n_in_vain += 1
-    state.gain_in_vain += gain
-    if state.gain_in_vain > worth:
-        state.n_in_vain, state.gain_in_vain = 0, 0.0
-        if not draws:
-            state.next_move = 0
-    elif not draws or state.n_in_vain >= patience(state):
-        state.n_in_vain, state.gain_in_vain = 0, 0.0
-        state.next_move += 1
 
 
 def finish(method: MEIBPMethod, context: Context, state: MEIBPState) -> None:
