@@ -49,8 +49,8 @@ BATCHES, BATCH, PART_BORN = 2, 5, 0.13
 # features gain.
 TEMPERATURE, FARTHEST = 0.01, 0.02
 # Reheatings of a walk: so many where a sweep takes these products. In larger data a walk takes
-# longer, but fewer steps; in smaller data there are not more than the other number.
-STEPS, PRODUCTS, MOST = 50, 1.3e7, 200
+# longer, but fewer steps; there are never fewer or more than the other numbers.
+STEPS, PRODUCTS, FEWEST, MOST = 50, 1.3e7, 2, 200
 # Where this part of the rows has a code that is proven to be the best there is hardly anything to
 # reheat for: then there are no more than so many, and no more than sweeps of these products in all.
 PROVEN, MOST_IF_PROVEN, WORK_IF_PROVEN = 0.99, 3, 7e8
@@ -151,4 +151,4 @@ def length_of_walk(state: MEIBPState) -> int:
     work = float(max(n * k * (k + state.factors.mean.shape[1]), 1))
     if state.n_proven > PROVEN * n:
         return min(int(WORK_IF_PROVEN / work), MOST_IF_PROVEN)
-    return int(np.clip(STEPS * (PRODUCTS / work) ** 0.75, 1, MOST))
+    return int(np.clip(STEPS * (PRODUCTS / work) ** 0.75, FEWEST, MOST))
