@@ -245,7 +245,7 @@ def test_evidence_is_that_of_the_last_sweep_in_wide_data():
 def test_history(make, holed, learn, moves):
     # A spectral start of such data needs no second sweep.
     model = make(6, learn_hyperparameters=learn, noise_std=0.3, init="random", random_state=0)
-    history = model.set_params(moves=moves).fit(holed).history_
+    history = model.set_params(moves=moves, max_iter=500).fit(holed).history_
     assert type(history) is dict
     kinds = {
         "evidence": "f",

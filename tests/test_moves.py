@@ -22,7 +22,13 @@ from ibp.methods.meibp.moves.changes import NewFactors, with_new_features
 from ibp.methods.meibp.moves.exchange import Exchange
 from ibp.methods.meibp.moves.merge import Merge
 from ibp.methods.meibp.moves.new_features import FeaturePrior, climb
-from ibp.methods.meibp.moves.reheating import Reheating, length_of_walk, walk_is_over, walk_on
+from ibp.methods.meibp.moves.reheating import (
+    FIRST_STEPS,
+    Reheating,
+    length_of_walk,
+    walk_is_over,
+    walk_on,
+)
 from ibp.methods.meibp.moves.removal import Removal
 from ibp.methods.meibp.moves.residuals import residual_unit, residuals
 from ibp.methods.meibp.moves.schedule import MOVES
@@ -345,7 +351,7 @@ def test_a_move_in_vain_leaves_the_state_bit_for_bit(name, mode, monkeypatch):
 
 # The walk of reheatings
 
-WALK = {"n_planned", "n_reheatings", "walker", "walker_evidence"}
+WALK = {"n_planned", "n_reheatings", "walk_pays", "walker", "walker_evidence"}
 N_STEPS = 25
 
 
@@ -411,6 +417,18 @@ def test_without_temperature_a_walk_puts_up_with_nothing(shades, monkeypatch):
     while not walk_is_over(state):
         state, _ = walk_on(method, context, state)
         assert state.walker is None
+
+
+def test_a_walk_that_finds_nothing_ends_soon():
+    X, Z, _ = planted()
+    method, context, state = prepared(X, Z)
+    come_to_rest(method, context, state)
+    state.n_planned = 10 * FIRST_STEPS
+    while not walk_is_over(state):
+        changed, gain = walk_on(method, context, state)
+        assert (changed, gain) == (state, 0.0)
+    assert state.n_reheatings == FIRST_STEPS
+    assert state.walker is None
 
 
 def test_walks_are_shorter_where_sweeps_take_longer_or_all_rows_are_proven(shades):

@@ -109,6 +109,8 @@ def test_callbacks_go_along_with_clones_and_through_pipelines(X):
 
 def test_the_progress_bar_runs(X, capsys):
     pytest.importorskip("rich")
-    MEIBP(4, n_init=2, max_iter=3).set_callbacks(callback.ProgressBar()).fit(X)
+    MEIBP(4, n_init=2, max_iter=3, moves=False, random_state=0).set_callbacks(
+        callback.ProgressBar()
+    ).fit(X)
     shown = capsys.readouterr().out
     assert "MEIBP - fit" in shown and "restart" in shown

@@ -54,6 +54,7 @@ class MEIBPState(State):
     next_move: int = 0  # which move of the schedule is to be tried next
     n_reheatings: int = 0  # how often the noise has been raised
     n_planned: int = -1  # how often it is to be; -1 before that is known
+    walk_pays: bool = False  # whether one has led to something better
     # Where reheatings have led, if not to this state, and the bound there.
     walker: MEIBPState | None = None
     walker_evidence: float = -np.inf

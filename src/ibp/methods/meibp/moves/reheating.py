@@ -51,6 +51,8 @@ TEMPERATURE, FARTHEST = 0.01, 0.02
 # Reheatings of a walk: so many where a sweep takes these products. In larger data a walk takes
 # longer, but fewer steps; there are never fewer or more than the other numbers.
 STEPS, PRODUCTS, FEWEST, MOST = 50, 1.3e7, 2, 200
+# A walk of which so many steps have found nothing better ends: mostly there is nothing.
+FIRST_STEPS = 15
 # Where this part of the rows has a code that is proven to be the best there is hardly anything to
 # reheat for: then there are no more than so many, and no more than sweeps of these products in all.
 PROVEN, MOST_IF_PROVEN, WORK_IF_PROVEN = 0.99, 3, 7e8
@@ -90,7 +92,7 @@ def walk_on(method: MEIBPMethod, context: Context, state: MEIBPState) -> Outcome
     evidence = method.evidence(context, changed).total
     if evidence - best > rounding(best):
         changed.n_reheatings, changed.n_planned = state.n_reheatings, state.n_planned
-        changed.next_move, changed.walker = state.next_move, None
+        changed.next_move, changed.walker, changed.walk_pays = state.next_move, None, True
         return Outcome(changed, evidence - best)
     put_up_with = -temperature * math.log(1.0 - context.rng.random())  # more has probability e^-f/t
     if walk_is_over(state):
@@ -102,7 +104,8 @@ def walk_on(method: MEIBPMethod, context: Context, state: MEIBPState) -> Outcome
 
 def walk_is_over(state: MEIBPState) -> bool:
     """Whether there is nothing to reheat any more."""
-    return state.n_components == 0 or 0 <= state.n_planned <= state.n_reheatings
+    in_vain = state.n_reheatings >= FIRST_STEPS and not state.walk_pays
+    return state.n_components == 0 or in_vain or 0 <= state.n_planned <= state.n_reheatings
 
 
 def reheated(
