@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,15 +24,16 @@ from ibp.methods.meibp.moves.exchange import Exchange
 from ibp.methods.meibp.moves.merge import Merge
 from ibp.methods.meibp.moves.new_features import FeaturePrior, climb
 from ibp.methods.meibp.moves.reheating import (
-    FIRST_STEPS,
+    IN_VAIN,
+    IN_VAIN_IF_PROVEN,
     Reheating,
-    length_of_walk,
+    plan_walk,
     walk_is_over,
     walk_on,
 )
 from ibp.methods.meibp.moves.removal import Removal
 from ibp.methods.meibp.moves.residuals import residual_unit, residuals
-from ibp.methods.meibp.moves.schedule import MOVES
+from ibp.methods.meibp.moves.schedule import MOVES, moves_left
 from ibp.methods.meibp.moves.split import Split
 from ibp.methods.meibp.moves.turn import Turn
 from ibp.methods.meibp.moves.union import Union
@@ -335,7 +337,6 @@ def test_a_move_in_vain_leaves_the_state_bit_for_bit(name, mode, monkeypatch):
     method, context, state = prepared(change(X), Z, n_components=limit, **settings_of_mode)
     come_to_rest(method, context, state)
     assert columns(state.assignments) == columns(Z)
-    state.n_proven = 0  # else there is no reheating
     move = Counted(Union(junk(n_features=3)) if name == "union" else situation(name, Z)[0])
     arrays = deepcopy(state.to_arrays())
     outcome, gain = attempt(method, context, state, move)
@@ -351,7 +352,7 @@ def test_a_move_in_vain_leaves_the_state_bit_for_bit(name, mode, monkeypatch):
 
 # The walk of reheatings
 
-WALK = {"n_planned", "n_reheatings", "walk_pays", "walker", "walker_evidence"}
+WALK = {"n_planned", "n_reheatings", "n_in_vain", "walk_pays", "walker", "walker_evidence"}
 N_STEPS = 25
 
 
@@ -361,8 +362,14 @@ def shades():
     X = load_digits().data[:80] / 16.0
     method, context, state = prepared(X, junk(80, 6))
     come_to_rest(method, context, state)
-    state.n_planned = N_STEPS
+    state.n_planned, state.n_proven = N_STEPS, 0
     return method, context, state
+
+
+def beginning_of(walk):
+    """The same place to begin from, with the same draws, for every test."""
+    method, context, state = walk
+    return method, replace(context, rng=np.random.default_rng(1)), state.copy()
 
 
 def without_walk(state):
@@ -372,8 +379,7 @@ def without_walk(state):
 
 
 def test_a_walk_puts_up_with_falls_and_the_state_keeps_the_best(shades):
-    method, context, state = shades
-    context, state = replace(context, rng=np.random.default_rng(1)), state.copy()
+    method, context, state = beginning_of(shades)
     first = highest = method.evidence(context, state).total
     n_below = 0
     while not walk_is_over(state):
@@ -397,12 +403,10 @@ def test_a_walk_puts_up_with_falls_and_the_state_keeps_the_best(shades):
     assert highest > first
     assert state.n_reheatings == N_STEPS
     assert state.walker is None
-    assert walk_on(method, context, state) == (state, 0.0)
 
 
 def test_a_walk_goes_on_from_where_it_was_written_down(shades):
-    method, context, state = shades
-    context, state = replace(context, rng=np.random.default_rng(1)), state.copy()
+    method, context, state = beginning_of(shades)
     state.next_move = [move.name for move in MOVES].index("reheating")
     state.n_changed = 0
     while state.walker is None:
@@ -410,38 +414,115 @@ def test_a_walk_goes_on_from_where_it_was_written_down(shades):
     assert_resumes(method, context, state)
 
 
+class Scripted:
+    """A walk whose steps end with given bounds, told by where they began."""
+
+    def __init__(self, monkeypatch, falls):
+        self.falls, self.began_at, self.bounds = iter(falls), [], {}
+        self.made = []  # kept, so that no other state has the number of one
+        monkeypatch.setattr(f"{REHEATING}.reheated", self.reheated)
+        monkeypatch.setattr(f"{REHEATING}.settle", lambda method, context, proposal: None)
+        monkeypatch.setattr(f"{REHEATING}.gain_of_features", lambda *_: 1000.0)
+
+    def evidence(self, context, state):
+        return SimpleNamespace(total=self.bounds.get(id(state), 0.0))
+
+    def reheated(self, method, context, state, number):
+        self.began_at.append(state)
+        changed = state.copy()
+        self.made.append(changed)
+        self.bounds[id(changed)] = -next(self.falls)
+        return changed
+
+
+REHEATING = "ibp.methods.meibp.moves.reheating"
+
+
+def scripted_walk(shades, monkeypatch, falls, uniform, n_planned=100):
+    """What came of a walk of scripted steps that all draw the same number."""
+    _, context, state = beginning_of(shades)
+    walk = Scripted(monkeypatch, falls)
+    state.n_planned = n_planned
+    context = replace(context, rng=SimpleNamespace(random=lambda: uniform))
+    outcomes = [state]
+    for _ in falls:
+        outcomes.append(walk_on(walk, context, outcomes[-1]).state)
+    return walk.began_at, outcomes
+
+
+def test_a_step_begins_where_the_last_one_led_if_that_was_put_up_with(shades, monkeypatch):
+    # At a temperature of ten, half of the draws put up with a fall of 6.9 and no more.
+    falls = [6.0, 6.5, 20.0, 12.0, -5.0, 0.0]
+    began, outcomes = scripted_walk(shades, monkeypatch, falls, uniform=0.5)
+    state = outcomes[0]
+    assert began[0] is state
+    assert began[1] is not state  # a fall of 6
+    assert began[2] is not began[1]  # of another half
+    assert began[3] is began[2]  # not of 13.5 more
+    assert began[4] is not began[3]  # but of 5.5
+    assert outcomes[4] is state  # which is the best all the while
+    assert outcomes[5] is not state  # and is no more
+    assert began[5] is outcomes[5]
+
+
+def test_no_step_leads_too_far_below_the_best(shades, monkeypatch):
+    # With such a draw a fall of a hundred is put up with.
+    began, _ = scripted_walk(shades, monkeypatch, [15.0, 25.0, 0.5], uniform=1.0 - 1e-5)
+    assert began[1] is not began[0]
+    assert began[2] is began[1]
+
+
+def test_a_walk_cools_down(shades, monkeypatch):
+    falls = [6.0] + [40.0] * 9 + [10.0, 9.0, 9.0]
+    began, _ = scripted_walk(shades, monkeypatch, falls, uniform=0.5, n_planned=20)
+    assert began[1] is not began[0]
+    assert began[11] is began[1]  # by then four more are too many
+    assert began[12] is not began[1]  # but not three
+
+
 def test_without_temperature_a_walk_puts_up_with_nothing(shades, monkeypatch):
-    monkeypatch.setattr("ibp.methods.meibp.moves.reheating.TEMPERATURE", 0.0)
-    method, context, state = shades
-    context, state = replace(context, rng=np.random.default_rng(1)), state.copy()
+    monkeypatch.setattr(f"{REHEATING}.TEMPERATURE", 0.0)
+    method, context, state = beginning_of(shades)
     while not walk_is_over(state):
         state, _ = walk_on(method, context, state)
         assert state.walker is None
 
 
-def test_a_walk_that_finds_nothing_ends_soon():
+@pytest.mark.parametrize(("proven", "n_steps"), [(0, IN_VAIN), (N_SAMPLES, IN_VAIN_IF_PROVEN)])
+def test_a_walk_in_vain_ends_soon_and_is_not_followed_by_another_round(proven, n_steps):
     X, Z, _ = planted()
     method, context, state = prepared(X, Z)
     come_to_rest(method, context, state)
-    state.n_planned = 10 * FIRST_STEPS
-    while not walk_is_over(state):
-        changed, gain = walk_on(method, context, state)
-        assert (changed, gain) == (state, 0.0)
-    assert state.n_reheatings == FIRST_STEPS
+    state.next_move = [move.name for move in MOVES].index("reheating")
+    state.n_planned, state.n_proven, state.n_changed = 3 * IN_VAIN, proven, 0
+    for _ in range(n_steps):
+        assert MOVES[state.next_move].name == "reheating"
+        method.step(context, state)
+    assert state.n_reheatings == n_steps
     assert state.walker is None
+    assert not moves_left(state) or state.next_move > MOVES.index(MOVES[3])
+
+
+def test_a_walk_that_led_further_is_followed_by_another_round(shades):
+    method, context, state = beginning_of(shades)
+    state.next_move = [move.name for move in MOVES].index("reheating")
+    state.n_planned, state.n_changed = 2, 0
+    while MOVES[state.next_move].name == "reheating":
+        method.step(context, state)
+    assert state.walk_pays
+    assert state.next_move == 0
 
 
 def test_walks_are_shorter_where_sweeps_take_longer_or_all_rows_are_proven(shades):
-    state = shades[2].copy()
-    state.n_proven = 0
     lengths = []
-    for repeats in (1, 100, 10_000):
-        state.assignments = np.repeat(shades[2].assignments, repeats, axis=0)
-        lengths.append(length_of_walk(state))
+    for repeats, proven in ((1, False), (100, False), (10_000, False), (10_000, True)):
+        state = shades[2].copy()
+        state.assignments = np.repeat(state.assignments, repeats, axis=0)
+        state.n_planned, state.n_proven = -1, proven * state.assignments.shape[0]
+        plan_walk(state)
+        lengths.append(state.n_planned)
     assert lengths == sorted(lengths, reverse=True)
-    assert lengths[0] > lengths[-1] >= 1
-    state.n_proven = state.assignments.shape[0]
-    assert length_of_walk(state) < lengths[-1]
+    assert lengths[0] > lengths[2] > lengths[3]
 
 
 def test_a_move_that_makes_things_worse_is_never_taken():
@@ -522,6 +603,7 @@ def test_a_climb_gets_somewhere():
 @pytest.mark.parametrize("mode", ["dense", "no intercept", "missing entries"])
 def test_features_of_a_sample_of_the_rows_are_placed_in_all(mode, monkeypatch):
     monkeypatch.setattr("ibp.methods.meibp.moves.residuals.MOST_ENTRIES", 1)
+    monkeypatch.setattr("ibp.methods.meibp.moves.residuals.SAMPLED_ENTRIES", 1)
     monkeypatch.setattr("ibp.methods.meibp.moves.residuals.LEAST_ROWS", 80)
     X, Z, _ = planted(n_samples=400)
     change, settings_of_mode = MODES[mode]

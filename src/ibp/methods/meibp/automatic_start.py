@@ -152,7 +152,7 @@ class AutomaticStart(SampledStart):
             n_directions = trial.directions_above_noise(widest)
             if n_directions is not None and trial.is_too_small_for(n_directions):
                 return n_directions
-            codes = trial.spectral_codes(n_directions, widest)
+            codes = trial.spectral_codes(n_directions, n_directions or widest)
             n_components, two_valued = describe(codes)
             if trial.is_too_small_for(n_components):
                 return n_components

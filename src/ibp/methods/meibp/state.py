@@ -54,7 +54,8 @@ class MEIBPState(State):
     next_move: int = 0  # which move of the schedule is to be tried next
     n_reheatings: int = 0  # how often the noise has been raised
     n_planned: int = -1  # how often it is to be; -1 before that is known
-    walk_pays: bool = False  # whether one has led to something better
+    n_in_vain: int = 0  # how many of them, the last ones, have led to nothing better
+    walk_pays: bool = False  # whether any has
     # Where reheatings have led, if not to this state, and the bound there.
     walker: MEIBPState | None = None
     walker_evidence: float = -np.inf

@@ -62,10 +62,10 @@ class Birth:
             state.hyperparameters = with_noise_times(state.hyperparameters, FIRST_COOLING)
         room = np.inf if method.limit is None else method.limit - state.n_components
         for size in (max(BATCH, int(PART * state.n_components)), FEW):
-            if room >= 1:
-                born = with_births(context, state, int(min(size, room)))
-                if born is not None:
-                    yield Proposal(born)
+            born = with_births(context, state, int(min(size, room))) if room >= 1 else None
+            if born is None:
+                return
+            yield Proposal(born)
 
 
 def with_births(
@@ -85,6 +85,10 @@ def with_births(
     else:
         candidates = codes_to_try[left.rows].astype(bool)
     found = best_together(left, prior, candidates, most)
+    if found is not None and left.share < 1.0:
+        # To try a feature in all rows takes long: only if it raises the bound as it is.
+        worthy = np.flatnonzero(found.gain > 0.0)
+        found = found.take(worthy) if worthy.size else None
     if found is None or context.should_stop():
         return None
     codes = found.codes if left.share == 1.0 else place_all(context, state, prior, found)

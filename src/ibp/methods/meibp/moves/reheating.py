@@ -9,8 +9,9 @@ features a little at a time, and is judged as a whole.
 Reheatings follow one another in a walk. Each begins where the last one has led if that is not much
 worse than where it began: a fall of the bound by f is put up with with probability exp(-f / t),
 where t, the temperature, sinks to zero over the walk. What is better than all so far is the fit's
-new state, so that the fit itself only climbs. On digits the answers of such walks are the same to
-1% wherever they begin; walks that put up with nothing end lower, and further apart.
+new state, so that the fit itself only climbs. On digits the gains of ten fits, each with something
+changed that should not matter, were within 1.5% of the best so; those of walks that put up with
+nothing within 3.4%, and they were lower.
 """
 
 from __future__ import annotations
@@ -51,11 +52,13 @@ TEMPERATURE, FARTHEST = 0.01, 0.02
 # Reheatings of a walk: so many where a sweep takes these products. In larger data a walk takes
 # longer, but fewer steps; there are never fewer or more than the other numbers.
 STEPS, PRODUCTS, FEWEST, MOST = 50, 1.3e7, 2, 200
-# A walk of which so many steps have found nothing better ends: mostly there is nothing.
-FIRST_STEPS = 15
+# A walk ends when so many steps in a row, or this part of all, have found nothing better by at
+# least this part of what the features gain.
+IN_VAIN, PART_IN_VAIN, BETTER = 15, 0.2, 1e-4
 # Where this part of the rows has a code that is proven to be the best there is hardly anything to
-# reheat for: then there are no more than so many, and no more than sweeps of these products in all.
-PROVEN, MOST_IF_PROVEN, WORK_IF_PROVEN = 0.99, 3, 7e8
+# reheat for: it ends when so few first steps were in vain, and sweeps of all its steps may take no
+# more than these products.
+PROVEN, IN_VAIN_IF_PROVEN, WORK_IF_PROVEN = 0.99, 3, 7e8
 
 
 class Reheating:
@@ -66,33 +69,34 @@ class Reheating:
     def proposals(
         self, method: MEIBPMethod, context: Context, state: MEIBPState
     ) -> Iterator[Proposal]:
-        """One, from where the walk is, of columns drawn at random; none when it is over."""
-        if not walk_is_over(state):
+        """One, from where the walk is, of columns drawn at random."""
+        if state.n_components > 0:
             yield Proposal(reheated(method, context, state.walker or state, state.n_reheatings))
 
 
 def walk_on(method: MEIBPMethod, context: Context, state: MEIBPState) -> Outcome:
     """Take the next step of the walk; what it led to if that is better than the state.
 
-    Of the state nothing changes but what it knows of the walk.
+    Of the state nothing changes but what it knows of the walk, which must be planned and not over.
     """
-    if state.n_planned < 0:
-        state.n_planned = length_of_walk(state)
-    if walk_is_over(state):
-        return Outcome(state, 0.0)
     best = method.evidence(context, state).total
     present = best if state.walker is None else state.walker_evidence
     gained = gain_of_features(method, context, state)
     temperature = TEMPERATURE * gained * (1.0 - state.n_reheatings / state.n_planned)
-    changed = reheated(method, context, state.walker or state, state.n_reheatings)
-    settle(method, context, Proposal(changed))
+    proposal = next(Reheating().proposals(method, context, state))
+    settle(method, context, proposal)
+    changed = proposal.state
     if context.should_stop():
         return Outcome(state, 0.0)
     state.n_reheatings += 1
+    state.n_in_vain += 1
     evidence = method.evidence(context, changed).total
     if evidence - best > rounding(best):
-        changed.n_reheatings, changed.n_planned = state.n_reheatings, state.n_planned
-        changed.next_move, changed.walker, changed.walk_pays = state.next_move, None, True
+        if evidence - best > BETTER * gained:
+            state.n_in_vain, state.walk_pays = 0, True
+        for known in ("next_move", "n_reheatings", "n_planned", "n_in_vain", "walk_pays"):
+            setattr(changed, known, getattr(state, known))
+        changed.walker = None
         return Outcome(changed, evidence - best)
     put_up_with = -temperature * math.log(1.0 - context.rng.random())  # more has probability e^-f/t
     if walk_is_over(state):
@@ -104,13 +108,19 @@ def walk_on(method: MEIBPMethod, context: Context, state: MEIBPState) -> Outcome
 
 def walk_is_over(state: MEIBPState) -> bool:
     """Whether there is nothing to reheat any more."""
-    in_vain = state.n_reheatings >= FIRST_STEPS and not state.walk_pays
-    return state.n_components == 0 or in_vain or 0 <= state.n_planned <= state.n_reheatings
+    if state.n_components == 0 or state.n_reheatings >= state.n_planned:
+        return True
+    few = is_proven(state) and not state.walk_pays
+    patience = max(IN_VAIN, int(PART_IN_VAIN * state.n_planned))
+    return state.n_in_vain >= (IN_VAIN_IF_PROVEN if few else patience)
 
 
-def reheated(
-    method: MEIBPMethod, context: Context, state: MEIBPState, number: int = 0
-) -> MEIBPState:
+def is_proven(state: MEIBPState) -> bool:
+    """Whether next to all rows have the best code that there is for them."""
+    return bool(state.n_proven > PROVEN * state.assignments.shape[0])
+
+
+def reheated(method: MEIBPMethod, context: Context, state: MEIBPState, number: int) -> MEIBPState:
     """A state of which some noise has been raised and has come down again, with births since."""
     method = settling_little(method)
     changed, known = state.copy(), state.hyperparameters
@@ -148,10 +158,11 @@ def heats(context: Context, state: MEIBPState, number: int) -> Any:
     return factors
 
 
-def length_of_walk(state: MEIBPState) -> int:
-    """How many reheatings a fit is worth: fewer where sweeps are long."""
+def plan_walk(state: MEIBPState) -> None:
+    """Say how many reheatings a fit is worth, unless that is known: fewer where sweeps are long."""
+    if state.n_planned >= 0:
+        return
     n, k = state.assignments.shape
     work = float(max(n * k * (k + state.factors.mean.shape[1]), 1))
-    if state.n_proven > PROVEN * n:
-        return min(int(WORK_IF_PROVEN / work), MOST_IF_PROVEN)
-    return int(np.clip(STEPS * (PRODUCTS / work) ** 0.75, FEWEST, MOST))
+    steps = int(np.clip(STEPS * (PRODUCTS / work) ** 0.75, FEWEST, MOST))
+    state.n_planned = min(steps, int(WORK_IF_PROVEN / work)) if is_proven(state) else steps

@@ -21,9 +21,9 @@ from ibp.parallel import ranges
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-# Entries of residuals that are in memory together; of larger data, moves look at some of the rows.
-MOST_ENTRIES = 1 << 23
-LEAST_ROWS = 2000
+# Entries of residuals that are in memory together; of larger data, moves look at rows with about
+# the second number of entries, and no fewer rows than the third.
+MOST_ENTRIES, SAMPLED_ENTRIES, LEAST_ROWS = 1 << 23, 1 << 22, 2000
 # Larger residuals count as this: their squares are to fit single precision, summed over columns.
 LARGEST = 1e15
 # Rows that are made at a time.
@@ -92,10 +92,10 @@ def residuals(context: Context, state: MEIBPState) -> Residuals:
     """Residuals of all rows, or of a sample if these would be too many."""
     observations = context.observations
     n, d = observations.n_samples, observations.n_features
-    most = max(LEAST_ROWS, MOST_ENTRIES // max(d, 1))
+    n_sampled = max(LEAST_ROWS, SAMPLED_ENTRIES // max(d, 1))
     rows = np.arange(n)
-    if n > most:
-        rows = np.sort(context.rng.choice(n, most, replace=False))
+    if n * d > MOST_ENTRIES and n > n_sampled:
+        rows = np.sort(context.rng.choice(n, n_sampled, replace=False))
     pieces = [rows[part] for part in ranges(rows.size, PIECE_ROWS)]
     # Single precision does, as far as it reaches: what is found here only makes a proposal.
     values = np.empty((rows.size, d), dtype=np.float32)

@@ -18,7 +18,7 @@ from ibp.methods.meibp.moves.base import Move, attempt, worthwhile
 from ibp.methods.meibp.moves.birth import Birth
 from ibp.methods.meibp.moves.exchange import Exchange
 from ibp.methods.meibp.moves.merge import Merge
-from ibp.methods.meibp.moves.reheating import Reheating, walk_is_over, walk_on
+from ibp.methods.meibp.moves.reheating import Reheating, plan_walk, walk_is_over, walk_on
 from ibp.methods.meibp.moves.removal import Removal
 from ibp.methods.meibp.moves.split import Split
 from ibp.methods.meibp.moves.turn import Turn
@@ -58,30 +58,38 @@ def moves_left(state: MEIBPState) -> bool:
 def try_next(method: MEIBPMethod, context: Context, state: MEIBPState) -> Tried:
     """Try moves in their turn until one is accepted or Z may have to move first."""
     worth = worthwhile(method, context, state)
-    while moves_left(state):
+    tried = Tried()
+    while moves_left(state) and not tried.name:
         move = MOVES[state.next_move]
+        walks = isinstance(move, Reheating)
+        if walks:
+            plan_walk(state)
+            if walk_is_over(state):
+                state.next_move += 1
+                continue
         context.announce(move.name)
-        walks = isinstance(move, Reheating) and not walk_is_over(state)
         if walks:
             changed, gain = walk_on(method, context, state)
         else:
             changed, gain = attempt(method, context, state, move, worth)
         if context.should_stop() and not gain > 0.0:
-            break
+            return tried
         if gain > 0.0:
+            tried = Tried(move.name, gain)
             vars(state).update(vars(changed))
         walking = walks and not walk_is_over(state)
         if gain > 0.0 or walks:
             # Between the steps of a walk Z is not brought to rest: that takes longer than it gains.
             state.n_changed = 0 if walking else -1
         if not walking:
-            # Where a walk has ended, births may find more than before it.
-            state.next_move = 0 if walks or gain > worth else state.next_move + 1
-        if not moves_left(state):
-            finish(method, context, state)
-        if gain > 0.0 or walks:
-            return Tried(move.name, gain) if gain > 0.0 else Tried()
-    return Tried()
+            # Where a walk has led further, births may find more than before it.
+            again = state.walk_pays if walks else gain > worth
+            state.next_move = 0 if again else state.next_move + 1
+        if walks:
+            break
+    if not moves_left(state):
+        finish(method, context, state)
+    return tried
 
 
 def finish(method: MEIBPMethod, context: Context, state: MEIBPState) -> None:
@@ -102,6 +110,7 @@ def take_over(method: MEIBPMethod, context: Context, state: MEIBPState, other: M
     """Let a state have what it can use of the features of another one."""
     worth = worthwhile(method, context, state)
     total, gain = 0.0, np.inf
+    state.walker = None  # of a run that was cut short
     context.announce(Union.name)
     while gain > worth and not context.should_stop():
         changed, gain = attempt(method, context, state, Union(other.assignments), worth)
