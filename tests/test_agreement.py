@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from ibp.agreement import (
     RestartAgreement,
     match_codes,
     match_features,
+    patterns_in_noise,
     restarts_of,
 )
 from ibp.datasets import make_block_images
@@ -384,3 +386,11 @@ def test_files_hold_restarts_and_notes(data, tmp_path):
     assert again.restart_kept_ == model.restart_kept_
     for name in ("restart_evidence_", "restart_n_components_", "restart_similarity_"):
         np.testing.assert_array_equal(getattr(again, name), getattr(model, name))
+
+
+def test_patterns_are_compared_in_units_of_the_noise_where_columns_have_their_own():
+    components = np.array([[1.0, 400.0], [3.0, 200.0]])
+    own = SimpleNamespace(components_=components, noise_std_=np.array([0.1, 100.0]))
+    np.testing.assert_allclose(patterns_in_noise(own), [[10.0, 4.0], [30.0, 2.0]])
+    shared = SimpleNamespace(components_=components, noise_std_=0.1)
+    np.testing.assert_array_equal(patterns_in_noise(shared), components)

@@ -233,7 +233,8 @@ def test_variance_explained_and_columns(call, folder):
     left = ((X - model.inverse_transform(model.assignments_)) ** 2).sum()
     assert result["variance_explained"] == pytest.approx(1 - left / X.var(axis=0).sum() / len(X))
     first = result["most_used"][0]
-    top = np.argsort(-model.components_[first["feature"]])[: len(first["columns"])]
+    sizes = model.components_[first["feature"]] / model.noise_std_
+    top = np.argsort(-sizes)[: len(first["columns"])]
     assert first["columns"] == [f"p{j}" for j in top]
 
 

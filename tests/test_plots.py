@@ -150,14 +150,15 @@ def test_features_as_ranked_names(ax):
     model = MEIBP(random_state=0).fit(pd.DataFrame(make_data(), columns=names))
     plots.features(model, n_names=4, ax=ax)
     order = np.argsort(-model.feature_counts_, kind="stable")
-    largest = model.components_.max()
+    patterns = model.components_ / model.noise_std_  # so that units do not decide
+    largest = patterns.max()
     written = [text for text in texts(ax) if "·" not in text]
     for place, (k, bars) in enumerate(zip(order, ax.containers, strict=True)):
-        columns = np.argsort(-model.components_[k], kind="stable")[:4]
+        columns = np.argsort(-patterns[k], kind="stable")[:4]
         assert written[4 * place : 4 * place + 4] == [names[j] for j in columns]
         widths = np.array([bar.get_width() for bar in bars])
-        scale = ax.containers[0][0].get_width() * largest / model.components_[order[0]].max()
-        assert np.allclose(widths, model.components_[k, columns] / largest * scale)
+        scale = ax.containers[0][0].get_width() * largest / patterns[order[0]].max()
+        assert np.allclose(widths, patterns[k, columns] / largest * scale)
     assert not any(text.get_parse_math() for text in ax.texts if text.get_text() in names)
 
 

@@ -502,7 +502,8 @@ DOUBTFUL = {"n_components": 10, "returned": 8}
     [
         ({}, "good", "ibp transform"),
         ({}, "good", "4 of 4 came back in most of the 4 other restarts. The 5 restarts have 4"),
-        ({"n_restarts": 2}, "good", "came back in the other restart"),
+        ({"n_restarts": 2}, "look", "came back in the other restart"),
+        ({"n_restarts": 2}, "look", "One is little to go by"),
         ({"n_restarts": 3}, "good", "came back in both other restarts"),
         ({"n_restarts": 1, "returned": None}, "do", "--restarts 5"),
         ({"n_restarts": 1, "returned": None}, "do", "another start may find other features"),

@@ -134,6 +134,16 @@ def match_features(
     return _paired(np.abs(cosines) if flips else cosines)
 
 
+def patterns_in_noise(model: Any) -> FloatArray:
+    """The patterns of a fitted model, in units of the noise of each column if it has its own.
+
+    That is what columns of different units can be compared by.
+    """
+    noise_std = np.asarray(getattr(model, "noise_std_", 1.0), dtype=np.float64)
+    components = np.asarray(model.components_, dtype=np.float64)
+    return components / noise_std if noise_std.ndim else components
+
+
 def unit_rows(rows: FloatArray) -> FloatArray:
     """Rows of length one; a row of zeros, which is like nothing, stays as it is."""
     largest = np.max(np.abs(rows), axis=-1, keepdims=True, initial=0.0)

@@ -61,9 +61,16 @@ class FitSummary:
     def columns_of(self, feature: int) -> list[str]:
         """The columns that a feature has most to do with."""
         names = self.table.column_names or [str(j) for j in range(self.table.shape[1])]
-        component = np.abs(self.model.components_[feature])
+        component = np.abs(self.patterns[feature])
         order = np.argsort(-component, kind="stable")[:SHOWN_COLUMNS]
         return [names[j] for j in order if component[j] > 0]
+
+    @cached_property
+    def patterns(self) -> Any:
+        """The patterns, such that columns of different units can be compared."""
+        from ibp.agreement import patterns_in_noise
+
+        return patterns_in_noise(self.model)
 
     @cached_property
     def restarts(self) -> RestartAgreement:

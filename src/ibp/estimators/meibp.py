@@ -106,7 +106,7 @@ default="exact"
         evidence. False is the paper's algorithm: quicker, but features can only be dropped, so that
         their number hangs on the start.
     max_iter : int, default=1000
-        Most sweeps.
+        Most steps. A step is a sweep, a move, or both; small data may take 200 of moves alone.
     tol : float, default=1e-3
         With moves: a round of moves begins anew as long as one of them gains this part of what all
         features together gain over having none, and at least 10 nats; the fit ends when all have
@@ -170,13 +170,13 @@ default="exact"
         tells; several together may gain more. None if the fit is not at its limit, makes no moves,
         or ended before it had tried them all.
     history_ : dict of ndarrays
-        One entry per sweep: evidence, n_components, n_changed (entries of Z),
+        One entry per step: evidence, n_components, n_changed (entries of Z),
         train_log_likelihood (mean per observed entry at E[A]), proven (the fraction of rows whose
         optimum, against the factors and counts that their block started with, was proven) and
         seconds (since the fit began); with moves also move (the name of the one that was kept, or
         nothing) and move_gain (what it raised the evidence by).
     n_iter_ : int
-        Number of sweeps.
+        Number of steps, of each of which `history_` has an entry: a sweep, a move, or both.
     converged_ : bool
         Whether a stopping rule ended the fit.
     ending_ : str

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from ibp.agreement import patterns_in_noise
 from ibp.plots.canvas import (
     MAIN,
     QUIET,
@@ -182,15 +183,16 @@ def _draw_lists(
     )
     letter = LETTER * font / 72.0 * width / inches[0]
     names = [shortened(name, int(WIDEST_NAME / letter)) for name in names]
-    signed, largest = is_signed(model.components_), float(np.abs(model.components_[shown]).max())
-    ranked = np.argsort(-np.abs(model.components_[shown]), axis=1, kind="stable")[:, :n_names]
+    patterns = patterns_in_noise(model)
+    signed, largest = is_signed(patterns), float(np.abs(patterns[shown]).max())
+    ranked = np.argsort(-np.abs(patterns[shown]), axis=1, kind="stable")[:, :n_names]
     margin = 0.04 + letter * max(len(names[j]) for j in ranked.flat)
     for place, (k, top_columns) in enumerate(zip(shown, ranked, strict=True)):
         row, column = divmod(place, n_columns)
         left, top = column * (1.0 + LIST_GAP) + margin, row * lines
         y = top + 1.5 + np.arange(n_names)
         ax.text(left, top + 0.5, _label(model, k), fontsize=font, va="center", color=QUIET)
-        sizes = model.components_[k, top_columns] / (largest or 1.0)
+        sizes = patterns[k, top_columns] / (largest or 1.0)
         _draw_bars(ax, sizes, left, 1.0 - margin, y, signed=signed)
         for j, line in zip(top_columns, y, strict=True):
             label = ax.text(left - 0.02, line, names[j], fontsize=font, ha="right", va="center")

@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ibp.agreement import CAME_BACK, IN_PART, RestartAgreement, restarts_of
+from ibp.agreement import (
+    CAME_BACK,
+    IN_PART,
+    RestartAgreement,
+    patterns_in_noise,
+    restarts_of,
+)
 from ibp.errors import InvalidValueError
 from ibp.registry import card_of
 from ibp.report import wording
@@ -284,7 +290,7 @@ class ReportContent:
 
     def _features(self) -> dict[str, Any]:
         components = np.asarray(self.model.components_)
-        top = top_columns(components)
+        top = top_columns(patterns_in_noise(self.model))
         named = sorted(set(top.ravel().tolist())) if self.shown.image_shape is None else []
         place = {column: i for i, column in enumerate(named)}
         n_rows = max(self.measured.row_counts.size, 1)
@@ -354,7 +360,7 @@ def gather(
     shape = _checked_shape(image_shape, notes.image_shape, reader.n_columns)
     measured = measure(reader)
     shown = choose(
-        np.asarray(model.components_),
+        patterns_in_noise(model),
         errors_of_rows(model, measured),
         image_shape=shape,
         max_rows=max_rows,

@@ -40,6 +40,8 @@ MANY_TOSS_UPS = 0.05
 # Fewer rows than this share are few to be proven optimal.
 FEW_PROVEN = 0.5
 MOST_RETURNED = 0.8
+# Fewer starts cannot tell that features do not hang on them.
+FEWEST_STARTS = 3
 # Starts whose evidence differs by more than this share of what features gain end far apart.
 WIDE_SPREAD = 0.01
 # Evidence that differs by less, in nats, is the same.
@@ -420,6 +422,13 @@ def _about_restarts(facts: Facts) -> Advice:
             "look",
             "The features came back, within the limit",
             f"{came_back}. {have} With room for more, these features may change, too.",
+        )
+    if facts.n_restarts < FEWEST_STARTS:
+        return Advice(
+            "look",
+            "The features came back, in one other start",
+            f"{came_back}. {have} One is little to go by.",
+            _fit_again(facts, f"--restarts {2 * FEWEST_STARTS}"),
         )
     return Advice(
         "good", "The features came back", f"{came_back}. {have} They do not hang on the start."
