@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import integrate, sparse, stats
+from sklearn.datasets import load_diabetes
 
 import ibp
 from ibp.data import ColumnUnits, Observations, summarize
@@ -284,6 +285,34 @@ def test_a_few_odd_values_do_not_tell_the_resolution(store):
     X[:, 2] = np.where(np.arange(500) == 1, 3.0, 0.0)  # all that there is
     values = store(X)
     assert_allclose(resolution(as_rows(values), summarize(values)), [1.0, 1.0, 3.0])
+
+
+@pytest.mark.parametrize("store", [np.asarray, sparse.csr_array])
+def test_values_that_are_rounded_further_stand_for_more(store):
+    rng = np.random.default_rng(0)
+    whole = rng.integers(1, 6, 1000).astype(float)
+    fine = rng.random(1000) < 0.1
+    X = np.column_stack(
+        [
+            np.where(fine, whole + np.round(rng.random(1000), 2), whole),
+            np.round(5.0 * rng.random(1000), 2),  # no heaps
+            np.where(rng.random(1000) < 0.5, 0.0, np.round(5.0 * rng.random(1000), 2)),  # one
+        ]
+    )
+    values = store(X)
+    widths = resolution(as_rows(values), summarize(values))
+    exactly_whole = np.mean(X[:, 0] == np.round(X[:, 0]))
+    expected = np.sqrt(exactly_whole + (1.0 - exactly_whole) * 0.01**2)
+    assert_allclose(widths, [expected, 0.01, 0.01], rtol=1e-3)
+    assert_array_equal(resolution(as_rows(store(4.0 * X)), summarize(4.0 * X)), 4.0 * widths)
+
+
+def test_a_column_of_rounded_and_fine_values_is_not_copied():
+    # Of s4 of scikit-learn's diabetes data 86% are whole numbers, the others have two digits more.
+    X = load_diabetes(scaled=False).data
+    model = ibp.MEIBP(random_state=0).fit(X)
+    assert (model.noise_std_ > 0.02 * X.std(axis=0)).all()
+    assert model.noise_std_[7] > 0.2 * X[:, 7].std()
 
 
 def test_units_are_those_of_what_was_rounded():

@@ -12,11 +12,11 @@ from ibp.data import Observations
 from ibp.kernels.column_hashes import column_hashes
 from ibp.methods.context import Context
 from ibp.methods.meibp import method as meibp
-from ibp.methods.meibp.assign import FrozenModel, place
+from ibp.methods.meibp.assign import FrozenModel, place, some_codes
 from ibp.methods.meibp.blocks import improve_block
 from ibp.methods.meibp.method import MEIBPMethod
 from ibp.methods.meibp.moves.schedule import Tried
-from ibp.methods.meibp.row_search import FEW_CODES, SECOND_CODES
+from ibp.methods.meibp.row_search import FEW_CODES, SECOND_CODES, worth_of_codes
 from ibp.model import Statistics
 from ibp.model.ibp_prior import tangent_log_odds
 from problems import (
@@ -111,6 +111,41 @@ def test_transform_finds_next_to_no_better_codes_than_the_fit(monkeypatch, kind,
     np.testing.assert_array_equal(evidence[: before.n_iter_], before.history_["evidence"])
     assert (np.diff(evidence) >= -1e-9 * np.abs(evidence[1:])).all()
     assert model.evidence_ > before.evidence_
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_transform_places_no_row_of_the_fit_worse(kind):
+    X = hard_data(kind)
+    model = fitted(X)
+    assert model.history_["proven"][-1] < 0.5
+    codes = model.transform(X)
+    Y = X.toarray() if sparse.issparse(X) else X
+    log_odds = np.log(model.feature_counts_) - np.log(len(Y) + 1.0 - model.feature_counts_)
+    new, old = (row_values(model, Y, z, log_odds) for z in (codes, model.assignments_))
+    assert (new >= old - 1e-3).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_codes_are_worth_what_the_objective_says(kind):
+    X = hard_data(kind)
+    model = fitted(X)
+    observations = model._observe(X)
+    task = model._frozen().task(observations)
+    part = slice(130, 170)  # with each way to miss something
+    rows = place(task._replace(search_again=False), part)
+    known = some_codes(model.assignments_)
+    Y = (X.toarray() if sparse.issparse(X) else X)[part]
+    empty = np.zeros((1, known.shape[1]))
+    expected = np.stack(
+        [
+            row_values(model, Y, np.tile(z, (len(Y), 1)), task.log_odds)
+            - row_values(model, Y, np.tile(empty[0], (len(Y), 1)), task.log_odds)
+            for z in known
+        ],
+        axis=1,
+    )
+    found = worth_of_codes(task, rows, known)
+    np.testing.assert_allclose(found, expected, rtol=1e-3 if "single" in kind else 1e-6, atol=1e-3)
 
 
 def test_a_fit_with_all_rows_proven_ends_as_it_did(monkeypatch):

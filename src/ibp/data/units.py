@@ -1,15 +1,19 @@
 """Units of the columns, and the resolution of what is recorded in them.
 
 A recorded value stands for all that would have been recorded as it: an interval as wide as the
-column's resolution, the smallest gap between two of its values. Its place in there is as good as
-random, which adds resolution^2 / 12 to the variance of the column. The unit of a column is the
-standard deviation with that: of a column of many values its standard deviation, and of one that is
-nearly always the same not so small that its few other values are all that counts.
+smallest gap between two values of the column. Its place in there is as good as random, which adds
+width^2 / 12 to the variance of the column. Where many values were rounded further, to whole numbers
+say, and few others stand between these, each such heap stands for an interval from heap to heap.
+The resolution of a column is the root mean square of the widths of its entries.
+
+The unit of a column is the standard deviation with that: of a column of many values its standard
+deviation, and of one that is nearly always the same not so small that its few other values are all
+that counts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +33,9 @@ ROWS_AT_ONCE, COLUMNS_AT_ONCE = 256, 4
 SAME_VALUE = 1e-6
 # Of columns with fewer values, the rarest do not count if they are no more than this part.
 MOST_VALUES, RARE = 64, 0.01
+# A heap is a value that this part of a column's entries have, and no fewer than so many. It stands
+# for all up to the next heap if what is between them is at most the other part of either.
+PART_OF_A_HEAP, SMALLEST_HEAP, PART_BETWEEN = 0.01, 8, 0.5
 # What of a column's variation, in parts of its largest number, may be rounding.
 ROUNDING = 1e-14
 
@@ -67,10 +74,11 @@ def rounding_variance(resolution: FloatArray) -> FloatArray:
 
 
 def resolution(source: RowSource, summary: Summary) -> FloatArray:
-    """The smallest gap between two common values of each column, in the user's order and units.
+    """How wide the intervals are that recorded values stand for, in the user's order and units.
 
-    Of columns that do not vary 0. In large data it is that of some rows, together with the
-    smallest and the largest value of all: a gap that these do not show is rare.
+    It is the root mean square over the entries of a column, and 0 for columns that do not vary. In
+    large data it is that of some rows, together with the smallest and the largest value of all: a
+    gap that these do not show is rare.
     """
     n_rows = source.shape[0]
     step = -(-n_rows // ROWS_LOOKED_AT)
@@ -78,10 +86,11 @@ def resolution(source: RowSource, summary: Summary) -> FloatArray:
     span = np.asarray(ends[1].astype(np.float64) - ends[0])
     if is_sparse(source):
         block = source.rows(slice(0, n_rows) if step == 1 else np.arange(0, n_rows, step))
-        gaps = _smallest_gaps_of_stored(block, ends.astype(np.float64), SAME_VALUE * span)
+        values = _stored_values(block, ends.astype(np.float64), SAME_VALUE * span)
+        widths = values.widths(values.without_the_rarest().smallest_gaps())
     else:
-        gaps = _smallest_gaps(_looked_at(source, step, ends), SAME_VALUE * span)
-    return np.where(np.isfinite(gaps), gaps, 0.0)
+        widths = _widths(_looked_at(source, step, ends), SAME_VALUE * span)
+    return np.where(np.isfinite(widths), widths, 0.0)
 
 
 def _looked_at(source: RowSource, step: int, ends: FloatArray) -> npt.NDArray[np.floating]:
@@ -94,25 +103,31 @@ def _looked_at(source: RowSource, step: int, ends: FloatArray) -> npt.NDArray[np
     return values
 
 
-def _smallest_gaps(values: npt.NDArray[np.floating], same: FloatArray) -> FloatArray:
+def _widths(values: npt.NDArray[np.floating], same: FloatArray) -> FloatArray:
     """Of each column, whose values are put in order."""
     values.sort(axis=0)  # NaN come last, and make gaps of NaN
-    smallest = np.full(values.shape[1], np.inf)
+    widths = np.full(values.shape[1], np.inf)
+    least = _smallest_heap(values.shape[0])
     for columns in ranges(values.shape[1], COLUMNS_AT_ONCE):
-        part = values[:, columns].astype(np.float64)
+        part, alike = values[:, columns].astype(np.float64), same[columns]
         gaps = np.diff(part, axis=0)
-        gaps[~(gaps > same[columns])] = np.inf
-        found = gaps.min(axis=0)
-        few = np.flatnonzero(np.isfinite(gaps).sum(axis=0) < MOST_VALUES)
-        column, row = np.nonzero(~np.isnan(part[:, few]).T)
-        own = _gaps_of_common_values(column, part[row, few[column]], same[columns][few], few.size)
-        found[few] = own
-        smallest[columns] = found
-    return smallest
+        gaps[~(gaps > alike)] = np.inf
+        smallest = gaps.min(axis=0, initial=np.inf)
+        few = np.isfinite(gaps).sum(axis=0) < MOST_VALUES
+        heaped = (part[least - 1 :] - part[: 1 - least] <= alike).any(axis=0)
+        counted = np.flatnonzero(few | heaped)  # mostly none, and counting takes longer
+        column, row = np.nonzero(~np.isnan(part[:, counted]).T)
+        value = part[row, counted[column]]
+        table = ValueCounts.of(column, value, np.ones(value.size), alike[counted], counted.size)
+        common = table.without_the_rarest().smallest_gaps()
+        smallest[counted] = np.where(few[counted], common, smallest[counted])
+        smallest[counted] = table.widths(smallest[counted])
+        widths[columns] = smallest
+    return widths
 
 
-def _smallest_gaps_of_stored(block: Any, ends: FloatArray, same: FloatArray) -> FloatArray:
-    """Of the values that are stored, the ends of the columns, and zero where it is not stored."""
+def _stored_values(block: Any, ends: FloatArray, same: FloatArray) -> ValueCounts:
+    """The values that are stored, the ends of the columns, and zero where it is not stored."""
     n_rows, n_columns = block.shape
     numbers = np.arange(n_columns)
     stored = np.bincount(block.indices, minlength=n_columns)
@@ -122,40 +137,90 @@ def _smallest_gaps_of_stored(block: Any, ends: FloatArray, same: FloatArray) -> 
     kept = ~np.isnan(value) & (count > 0)
     column, value, count = column[kept], value[kept].astype(np.float64), count[kept]
     order = np.lexsort((value, column))
-    return _gaps_of_common_values(column[order], value[order], same, n_columns, count[order])
+    return ValueCounts.of(column[order], value[order], count[order], same, n_columns)
 
 
-def _gaps_of_common_values(
-    column: npt.NDArray[np.intp],
-    value: FloatArray,
-    same: FloatArray,
-    n_columns: int,
-    count: FloatArray | None = None,
-) -> FloatArray:
-    """The smallest gap between values of a column, in order, the rarest ones left out.
+def _smallest_heap(n_entries: Any) -> Any:
+    """How many entries of one value are a heap."""
+    return np.maximum(np.ceil(PART_OF_A_HEAP * n_entries), SMALLEST_HEAP).astype(np.int64)
 
-    A few odd values, as of a row that was filled in, say nothing of how the others were recorded:
-    those that together are at most a ``RARE`` part of a column do not count, if two remain.
-    """
-    first = np.ones(value.size, dtype=bool)
-    first[1:] = (column[1:] != column[:-1]) | (np.diff(value) > same[column[1:]])
-    start = np.flatnonzero(first)
-    sizes = np.add.reduceat(count, start) if count is not None else np.diff([*start, value.size])
-    column, value = column[start], value[start]
-    total = np.bincount(column, weights=sizes, minlength=n_columns)
-    order = np.lexsort((sizes, column))
-    running = np.cumsum(sizes[order])
-    begins = np.flatnonzero(np.diff(column[order], prepend=-1))
-    before = np.repeat(running[begins] - sizes[order][begins], np.diff([*begins, order.size]))
-    rare = np.empty(order.size, dtype=bool)
-    rare[order] = running - before <= RARE * total[column[order]]
-    commonest = np.full(n_columns, np.inf)
-    np.minimum.at(commonest, column[~rare], sizes[~rare])
-    rare &= sizes < commonest[column]
-    n_left = np.bincount(column[~rare], minlength=n_columns)
-    kept = ~rare | (n_left[column] < 2)
-    column, value = column[kept], value[kept]
-    smallest = np.full(n_columns, np.inf)
-    told = column[1:] == column[:-1]
-    np.minimum.at(smallest, column[1:][told], np.diff(value)[told])
-    return smallest
+
+@dataclass(frozen=True)
+class ValueCounts:
+    """The values of some columns, in order, and how many entries have each."""
+
+    column: npt.NDArray[np.intp]
+    value: FloatArray
+    count: FloatArray
+    n_columns: int
+
+    @classmethod
+    def of(
+        cls,
+        column: npt.NDArray[np.intp],
+        value: FloatArray,
+        count: FloatArray,
+        same: FloatArray,
+        n_columns: int,
+    ) -> ValueCounts:
+        """Count entries, which are in order; those that are no further apart are the ``same``."""
+        first = np.ones(value.size, dtype=bool)
+        first[1:] = (column[1:] != column[:-1]) | (np.diff(value) > same[column[1:]])
+        start = np.flatnonzero(first)
+        sizes = np.add.reduceat(count, start) if start.size else count
+        return cls(column[start], value[start], sizes, n_columns)
+
+    def take(self, kept: npt.NDArray[np.bool_]) -> ValueCounts:
+        """Some of the values."""
+        return replace(
+            self, column=self.column[kept], value=self.value[kept], count=self.count[kept]
+        )
+
+    @property
+    def totals(self) -> FloatArray:
+        """Entries of each column."""
+        total = np.bincount(self.column, weights=self.count, minlength=self.n_columns)
+        return np.asarray(total, dtype=np.float64)
+
+    def smallest_gaps(self) -> FloatArray:
+        """Between two values of each column; infinite where there are none."""
+        smallest = np.full(self.n_columns, np.inf)
+        told = self.column[1:] == self.column[:-1]
+        np.minimum.at(smallest, self.column[1:][told], np.diff(self.value)[told])
+        return smallest
+
+    def without_the_rarest(self) -> ValueCounts:
+        """Without a few odd values, as of a row that was filled in.
+
+        They say nothing of how the others were recorded: those that together are at most a
+        ``RARE`` part of a column do not count, if two remain.
+        """
+        column, sizes, total = self.column, self.count, self.totals
+        order = np.lexsort((sizes, column))
+        running = np.cumsum(sizes[order])
+        begins = np.flatnonzero(np.diff(column[order], prepend=-1))
+        before = np.repeat(running[begins] - sizes[order][begins], np.diff([*begins, order.size]))
+        rare = np.empty(order.size, dtype=bool)
+        rare[order] = running - before <= RARE * total[column[order]]
+        commonest = np.full(self.n_columns, np.inf)
+        np.minimum.at(commonest, column[~rare], sizes[~rare])
+        rare &= sizes < commonest[column]
+        n_left = np.bincount(column[~rare], minlength=self.n_columns)
+        return self.take(~rare | (n_left[column] < 2))
+
+    def widths(self, smallest: FloatArray) -> FloatArray:
+        """The root mean square of what entries stand for: the ``smallest`` or from heap to heap."""
+        total = self.totals
+        up_to = np.cumsum(self.count)  # with all columns before
+        heap = self.count >= _smallest_heap(total[self.column])
+        heaps, up_to = self.take(heap), up_to[heap]
+        between = up_to[1:] - heaps.count[1:] - up_to[:-1]
+        fewer = np.minimum(heaps.count[1:], heaps.count[:-1])
+        near = (heaps.column[1:] == heaps.column[:-1]) & (between <= PART_BETWEEN * fewer)
+        apart = np.where(near, np.diff(heaps.value), np.inf)
+        width = np.minimum(np.append(apart, np.inf), np.append(np.inf, apart))[: heaps.count.size]
+        wider = np.isfinite(width) & (width > smallest[heaps.column])
+        column = heaps.column[wider]
+        ratio = (width[wider] / smallest[column]) ** 2 - 1.0
+        more = np.bincount(column, weights=heaps.count[wider] * ratio, minlength=self.n_columns)
+        return np.asarray(smallest * np.sqrt(1.0 + more / np.maximum(total, 1.0)))

@@ -228,7 +228,7 @@ class HardAssignmentModel(BinaryFeatureModel):
 
     def _frozen(self, **known: Any) -> FrozenModel:
         """What places new rows; what is ``known`` takes the place of own attributes."""
-        from ibp.methods.meibp.assign import FrozenModel  # compiled code: loaded when it is needed
+        from ibp.methods.meibp.assign import FrozenModel, some_codes  # compiled code: loaded late
 
         own = {
             "mean": self.components_,
@@ -237,6 +237,7 @@ class HardAssignmentModel(BinaryFeatureModel):
             "counts": self.feature_counts_,
             "noise_std": self.noise_std_,
             "predictive_std": self._predictive_std(),
+            "known_codes": some_codes(self.assignments_) if hasattr(self, "assignments_") else None,
         }
         return FrozenModel(
             **(own | known),

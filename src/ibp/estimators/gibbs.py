@@ -115,6 +115,7 @@ class GibbsSampler(HardAssignmentModel):
                 offset=sample.intercept,
                 counts=counts[end - sample.components.shape[0] : end],
                 noise_std=sample.noise_std,
+                known_codes=None,  # those of the best sample have other features
             )[0]
             for sample, end in zip(samples, ends, strict=True)
         ]

@@ -155,8 +155,10 @@ default="exact"
         column holds what its values were rounded by twice, as they were recorded and as the bound
         counts it; predictions count it once.
     resolution_ : ndarray of shape (n_features,)
-        The smallest gap between common values of each column, 0 where it does not vary; 0 with
-        shared noise, which does not ask.
+        How wide the intervals are that recorded values of each column stand for: the smallest gap
+        between common values or, if most values of a column were rounded further, from one of
+        these to the next. 0 where a column does not vary, and with shared noise, which does not
+        ask.
     evidence_ : float
         The evidence lower bound.
     evidence_parts_ : dict

@@ -13,11 +13,11 @@ unchanged; the variance 1 / E[tau_d] is never below a share of v, however many r
 That alone would not keep a feature from copying a column of few values, a tag or a pixel that is
 nearly always black: its error goes to zero, and the density of its entries would rise without end.
 But a recorded value stands for all that would have been recorded as it: an interval as wide as the
-column's resolution g_d, its smallest gap between two values. With q uniform on that interval, the
-bound of ln P(interval) is that of the density plus ln g_d, less tau_d g_d^2 / 24 for an entry,
-because g^2 / 12 is the variance of such a value. As a probability is at most one, nothing is gained
-any more once the noise is far below the resolution. Without ln g_d, what is left is still below the
-log-density of the recorded values.
+gap to the next value (`ibp.data.units`). With q uniform on an interval of width g, the bound of
+ln P(interval) is that of the density plus ln g, less tau_d g^2 / 24 for an entry, because g^2 / 12
+is the variance of such a value; g_d^2 is the mean of g^2 in a column. As a probability is at most
+one, nothing is gained any more once the noise is far below the resolution. Without ln g, what is
+left is still below the log-density of the recorded values.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ for every feature in use. Nothing of the model changes, so rows are independent:
 fixed pieces and shared among threads, and the answer does not depend on how many there are.
 
 A row of a fit is searched in every sweep, from where the last one left it. Here there is one search
-from the empty set and, for rows that it leaves unproven, the second one that a fit ends with.
+from the empty set and, for rows that it leaves unproven, one from the best code among those that
+rows of the fit have, and the second search that a fit ends with.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ibp.methods.context import never
 from ibp.methods.meibp.row_search import (
     SECOND_CODES,
     SearchedRows,
+    begin_at_known,
     improve,
     list_of,
     search_again,
@@ -53,6 +55,21 @@ MOST_CODES, CODES_AROUND, NODES_OF_A_LIST = 512, 256, 20
 ROWS_WITH_LISTS = 32
 
 
+# Codes of rows of the fit that a search may begin at.
+MOST_KNOWN_CODES = 1024
+
+
+def some_codes(assignments: Codes) -> Codes:
+    """Codes that rows have, each of them once: all, or some of them spread over the rows."""
+    step = -(-assignments.shape[0] // MOST_KNOWN_CODES)
+    return np.unique(assignments[:: max(step, 1)], axis=0)
+
+
+def no_codes(n_components: int) -> Codes:
+    """None at all."""
+    return np.zeros((0, n_components), dtype=np.uint8)
+
+
 @dataclass(frozen=True)
 class FrozenModel:
     """What is needed to place new rows: factors in the user's order and units, counts, settings.
@@ -70,6 +87,7 @@ class FrozenModel:
     thorough: bool
     node_budget: int
     search_again: bool = True  # for rows whose optimum is not proven
+    known_codes: Codes | None = None  # of rows of the fit, to begin such a search at
     # Of recorded values about what is predicted, if that is not the noise that rows are placed by.
     predictive_std: float | FloatArray | None = None
 
@@ -130,6 +148,7 @@ class FrozenModel:
             with_losses,
             self.search_again,
             start,
+            no_codes(self.counts.size) if self.known_codes is None else self.known_codes,
             Listing(
                 most_codes,
                 ListLimits(MARGIN, CODES_AROUND, NODES_OF_A_LIST * self.node_budget, too_many),
@@ -170,6 +189,7 @@ class AssignmentTask(NamedTuple):
     with_losses: bool
     search_again: bool
     start: Codes | None
+    known_codes: Codes
     listing: Listing
 
 
@@ -190,6 +210,9 @@ def place(task: AssignmentTask, rows: slice) -> SearchedRows:
     )
     improve(task, placed, task.uniforms)
     if task.search_again and task.search.optimizer == EXACT:
+        if task.start is None:
+            hard = np.flatnonzero(~placed.outcome.proven)
+            begin_at_known(task, placed, hard, task.known_codes)
         search_again(task, placed, np.flatnonzero(~placed.outcome.proven), SECOND_CODES)
     return placed
 

@@ -3,6 +3,9 @@
 A search that runs out of its budget ends where the local search left it, or a little higher. The
 second search lists the best codes instead: it goes from code to code by one bit or two, best first,
 and no local optimum stops it. A fit makes it before it ends, and new rows are placed by it.
+
+New rows have no code of their own to search from. Those that are hard begin a second time, at the
+best of the codes that rows of the fit have: they know which features go together.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from ibp.kernels.block_rows import improve_rows
 from ibp.kernels.code_lists import CodeLists, Listing, list_codes
@@ -23,6 +27,7 @@ from ibp.submodular.records import Search
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.uint8]
 
 # Codes that the second search goes on from, which takes half a millisecond for each row. On digits
 # and on faces with 50 features it changes 142 of 1797 and 834 of 2414 rows when sweeps have ended;
@@ -115,9 +120,54 @@ def search_again(task: RowTask, rows: SearchedRows, which: IntArray, n_codes: in
     gain = again.outcome.gain + gain[better]
     improve(task, again)
     again.outcome.gain[:] += gain
-    for all_rows, those in zip(rows.outcome, again.outcome, strict=True):
+    take_over(rows, which[better], again)
+
+
+def begin_at_known(task: RowTask, rows: SearchedRows, which: IntArray, known: Codes) -> None:
+    """Search some of the rows once more, from the best of some known codes; keep what is better.
+
+    All of these rows were searched from the empty set, which is worth nothing.
+    """
+    if not which.size or not known.shape[0]:
+        return
+    again = some_of(rows, which)
+    worth = worth_of_codes(task, again, known)
+    best = worth.argmax(axis=1)
+    again.outcome.chosen[:] = known[best]
+    improve(task, again)
+    again.outcome.gain[:] += worth[np.arange(which.size), best]
+    better = np.flatnonzero(again.outcome.gain > rows.outcome.gain[which])
+    take_over(rows, which[better], some_of(again, better))
+
+
+def worth_of_codes(task: RowTask, rows: SearchedRows, codes: Codes) -> FloatArray:
+    """What each of some codes is worth to each of some rows, (n, M): w'z - z'Wz / 2 + log-odds."""
+    forms, gaps = task.forms.forms, rows.gaps
+    form_of_row = np.maximum(gaps.form_of_row, 0)
+    linear = task.log_odds + forms.scale * rows.products.astype(np.float64)
+    linear -= forms.constant[form_of_row]
+    z = codes.astype(np.float64)
+    squares = np.zeros((forms.quadratic.shape[0], len(codes)))
+    for form in np.unique(form_of_row):
+        squares[form] = np.einsum("mk,mk->m", z @ forms.quadratic[form], z)
+    squares = squares[form_of_row]
+    columns = task.forms.columns
+    if columns is not None and gaps.position.size:
+        # Rows that share no form have that of complete rows, less what they miss.
+        has_own = np.repeat(gaps.form_of_row < 0, np.diff(gaps.start)).astype(np.float64)
+        missing = sparse.csr_array(
+            (has_own, gaps.position, gaps.start), shape=(len(linear), columns.weight.size)
+        )
+        linear += missing @ columns.constant
+        squares -= missing @ (columns.weight[:, None] * (columns.mean @ z.T) ** 2)
+    return np.asarray(linear @ z.T - 0.5 * squares)
+
+
+def take_over(rows: SearchedRows, which: IntArray, others: SearchedRows) -> None:
+    """Let some of the rows have what came of another search."""
+    for all_rows, those in zip(rows.outcome, others.outcome, strict=True):
         if all_rows.shape[0]:
-            all_rows[which[better]] = those
+            all_rows[which] = those
 
 
 def some_of(rows: SearchedRows, which: IntArray) -> SearchedRows:
