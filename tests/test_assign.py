@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
 from ibp.data import Observations
-from ibp.methods.meibp.assign import FrozenModel
+from ibp.methods.meibp.assign import MOST_KNOWN_CODES, FrozenModel, some_codes
 from ibp.parallel import Threads
 
 
@@ -58,3 +59,30 @@ def test_the_exact_search_equals_brute_force(signed, n_features, missing):
                 flipped = z.copy()
                 flipped[k] = 1 - z[k]
                 assert value - objective(model, x, flipped) == pytest.approx(loss[k], abs=1e-8)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_hard_rows_begin_at_known_codes(missing):
+    # Many more features than columns and little noise: the budget proves nothing.
+    rng = np.random.default_rng(0)
+    model = replace(random_model(rng, 40, 8, False, 0.02), node_budget=50)
+    codes = (rng.random((100, 40)) < 0.3).astype(np.uint8)
+    X = codes @ model.mean + model.offset + 0.02 * rng.normal(size=(100, 8))
+    X[rng.random(X.shape) < missing] = np.nan
+    observations = Observations.from_array(X)
+
+    def worse(frozen):
+        found = frozen.assign(observations, Threads())[0]
+        pairs = zip(X, found, codes, strict=True)
+        return sum(objective(model, x, z) < objective(model, x, own) - 1e-6 for x, z, own in pairs)
+
+    assert worse(model) > 3
+    assert worse(replace(model, known_codes=some_codes(codes))) == 0
+
+
+def test_known_codes_are_some_of_many():
+    rows = np.random.default_rng(0).integers(0, 2, size=(5000, 3)).astype(np.uint8)
+    assert len(some_codes(rows)) == 8
+    many = np.random.default_rng(0).integers(0, 2, size=(5000, 30)).astype(np.uint8)
+    assert 500 < len(some_codes(many)) <= MOST_KNOWN_CODES
+    assert some_codes(many[:0]).shape == (0, 30)
