@@ -176,7 +176,7 @@ def test_fit_for_machines(call, folder):
     assert restarts["evidence_spread"] == pytest.approx(spread)
     assert result["limit"] is None
     assert result["held_out"] == model.notes_["held_out"]
-    assert 0.7 < result["variance_explained"] < 1
+    assert 0.4 < result["variance_explained"] < 1  # a third of the columns are nothing but noise
     assert set(model.notes_) == {
         "data",
         "method",
@@ -230,8 +230,9 @@ def test_variance_explained_and_columns(call, folder):
     result = events_of(call("fit", "data.csv", "-o", "v.ibp", "--json").stdout)[-1]
     model = ibp.load(folder / "v.ibp")
     X = np.loadtxt(folder / "data.csv", delimiter=",", skiprows=1)
-    left = ((X - model.inverse_transform(model.assignments_)) ** 2).sum()
-    assert result["variance_explained"] == pytest.approx(1 - left / X.var(axis=0).sum() / len(X))
+    left = ((X - model.inverse_transform(model.assignments_)) ** 2).mean(axis=0)
+    # Every column counts alike, whatever its unit.
+    assert result["variance_explained"] == pytest.approx(1 - np.mean(left / X.var(axis=0)))
     first = result["most_used"][0]
     sizes = model.components_[first["feature"]] / model.noise_std_
     top = np.argsort(-sizes)[: len(first["columns"])]

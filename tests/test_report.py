@@ -69,8 +69,9 @@ def test_errors_are_those_of_numpy(fitted):
     np.testing.assert_allclose(measured.row_errors, np.sqrt(np.nanmean(residual**2, axis=1)))
     np.testing.assert_allclose(measured.column_errors, np.sqrt(np.nanmean(residual**2, axis=0)))
     np.testing.assert_allclose(measured.column_spreads, np.nanstd(X, axis=0))
-    spread = np.nansum((X - np.nanmean(X, axis=0)) ** 2)
-    assert measured.variance_explained == pytest.approx(1 - np.nansum(residual**2) / spread)
+    left, spread = np.nanmean(residual**2, axis=0), np.nanvar(X, axis=0)
+    weight = (~np.isnan(X)).sum(axis=0) / (spread if np.ndim(model.noise_std_) else 1.0)
+    assert measured.variance_explained == pytest.approx(1 - weight @ left / (weight @ spread))
     assert measured.n_missing == np.isnan(X).sum() > 0
 
 
@@ -647,7 +648,9 @@ def test_the_summary_says_what_was_fitted():
     said = wording.summary(facts(missing=0.25, n_unused=1, n_rows_fit=50), "data.csv")
     assert "looked at data.csv: 100 rows and 9 columns, 25.0 % of its entries missing." in said
     assert "It was fitted to 50 rows." in said
-    assert "found 4 features, which explain 80 % of the variance; a row has 1.5 of them" in said
+    assert "which explain 80 % of the variance of a column, on average; a row has 1.5 of" in said
+    shared = wording.summary(facts(own_noise=False), None)
+    assert "found 4 features, which explain 80 % of the variance; a row has 1.5 of them" in shared
     assert "1 of them is in no row at all" in said
     assert "nothing changed any more, after 12 sweeps in 1 second." in said
     assert "best of 5 restarts" in said

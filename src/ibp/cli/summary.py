@@ -164,7 +164,8 @@ class FitSummary:
             "evidence": number(model.evidence_),
             "fit": f"{counted(model.n_iter_, 'sweep')} in {duration(self.seconds)}, "
             f"{ENDINGS[model.ending_]}",
-            "variance explained": f"{self.variance_explained:.0%}",
+            "variance explained": f"{self.variance_explained:.0%}"
+            + (" of a column, on average" if np.ndim(model.noise_std_) else ""),
         }
         if self.features_per_row is not None:
             facts["features per row"] = f"{self.features_per_row:.1f} on average"
@@ -225,14 +226,20 @@ def summarize_fit(
     from ibp.data.summary import summarize
     from ibp.evaluate import row_log_likelihood
 
+    summary = summarize(seen)
+    # Columns that have noise of their own may have a unit of their own: every one counts alike.
+    unit: Any = 1.0
+    if np.ndim(model.noise_std_):
+        unit = np.where(summary.variances > 0, np.sqrt(summary.variances), 1.0)
+    log_units = float(summary.counts @ np.broadcast_to(np.log(unit), summary.counts.shape))
+
     def squares(codes: Any, components: Any, intercept: Any) -> float:
-        sums, counts = row_log_likelihood(seen, codes, components, intercept, 1.0)
-        return float(-2.0 * sums.sum() - counts.sum() * np.log(2.0 * np.pi))
+        sums, counts = row_log_likelihood(seen, codes, components, intercept, unit)
+        return float(-2.0 * (sums.sum() + log_units) - counts.sum() * np.log(2.0 * np.pi))
 
     codes = model._training_codes()
-    means = summarize(seen).means
-    nothing = np.zeros((len(codes), 0)), np.zeros((0, means.size))
-    around_means = squares(*nothing, means)
+    nothing = np.zeros((len(codes), 0)), np.zeros((0, summary.means.size))
+    around_means = squares(*nothing, summary.means)
     left = squares(codes, model.components_, model.intercept_)
     explained = 1.0 - left / around_means if around_means > 0 else float("nan")
     per_row = None if model.real_codes else float(codes.sum(axis=1).mean())

@@ -68,8 +68,11 @@ class ReportContent:
 
     @property
     def strength(self) -> FloatArray:
-        """Root mean square of what each feature adds to a row that has it."""
-        components = np.asarray(self.model.components_)
+        """Root mean square of what each feature adds to a row that has it.
+
+        Where columns have noise of their own, and may have a unit of their own, in units of that.
+        """
+        components = patterns_in_noise(self.model)
         size = np.sqrt(np.mean(components**2, axis=1)) if components.size else np.zeros(0)
         return size * self.measured.mean_codes if self.model.real_codes else size
 
@@ -299,6 +302,7 @@ class ReportContent:
             "counts": self.measured.on_counts.tolist(),
             "shares": plain(self.measured.on_counts / n_rows),
             "strength": plain(self.strength),
+            "strength_in_noise": self.measured.own_noise,
             "agreement": plain(restarts.agreement),
             "came_back": restarts.times_back.tolist(),
             "confidence": plain(None if certainty is None else certainty.feature_probability),

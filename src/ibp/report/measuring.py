@@ -36,6 +36,7 @@ class Measurements:
     together: IntArray  # in how many rows two are, (K, K)
     correlation: FloatArray  # of being on, or of real codes; 0 where one never changes, (K, K)
     mean_codes: FloatArray  # average code of the rows that have it; 1 if none has
+    own_noise: bool  # whether every column has its own
 
     @property
     def n_missing(self) -> int:
@@ -64,9 +65,17 @@ class Measurements:
 
     @property
     def variance_explained(self) -> float:
-        """Share of the variance within columns that is gone with the features; NaN if none was."""
-        total = float(self.spread.sum())
-        return 1.0 - float(self.row_squares.sum()) / total if total > 0 else float("nan")
+        """Share of the variance within columns that is gone with the features; NaN if none was.
+
+        Where columns have noise of their own, and may have a unit of their own, each counts alike.
+        """
+        left, total = self.column_squares, self.spread
+        if self.own_noise:
+            varies = total > 0
+            left = self.column_counts[varies] * left[varies] / total[varies]
+            total = self.column_counts[varies].astype(np.float64)
+        whole = float(total.sum())
+        return 1.0 - float(left.sum()) / whole if whole > 0 else float("nan")
 
 
 def measure(reader: DataReader) -> Measurements:
@@ -119,6 +128,7 @@ def measure(reader: DataReader) -> Measurements:
         together.astype(np.int64),
         _correlation(products, code_sums, n),
         np.where(on_counts > 0, code_sums / np.maximum(on_counts, 1), 1.0),
+        noise_std.ndim > 0,
     )
 
 

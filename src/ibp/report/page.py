@@ -131,7 +131,9 @@ def _headline(facts: wording.Facts) -> list[tuple[str, str]]:
     """The large numbers: value and caption."""
     numbers = [(f"{facts.n_components:,}", "feature" if facts.n_components == 1 else "features")]
     if math.isfinite(facts.variance_explained):
-        numbers.append((wording.explained(facts.variance_explained), "of the variance explained"))
+        whose = "a column's" if facts.own_noise else "the"
+        share = wording.explained(facts.variance_explained)
+        numbers.append((share, f"of {whose} variance explained"))
     per_row = wording.number(facts.features_per_row, 2)
     numbers.append((per_row, "feature per row" if per_row == "1" else "features per row"))
     if facts.returned is not None and facts.n_components:

@@ -79,6 +79,11 @@ def explained(share: float) -> str:
     return "none" if share < 0 else percent(share)
 
 
+def of_the_variance(facts: Facts) -> str:
+    """What a share of the variance is a share of: columns with noise of their own count alike."""
+    return "of the variance of a column, on average" if facts.own_noise else "of the variance"
+
+
 def probability(share: float, digits: int = 1) -> str:
     """How sure something is: rounding may say 1, but nothing here is certain."""
     return percent(min(share, 1.0 - 1e-9), digits)
@@ -233,7 +238,7 @@ def summary(facts: Facts, source: str | None) -> str:
         much = ""
         if math.isfinite(share):
             verb = "explains" if facts.n_components == 1 else "explain"
-            much = f", which {verb} {explained(share)} of the variance"
+            much = f", which {verb} {explained(share)} {of_the_variance(facts)}"
         per_row = f"a row has {number(facts.features_per_row, 2)} of them on average"
         if facts.n_components == 1:
             per_row = f"{percent(facts.features_per_row)} of the rows have it"
@@ -291,7 +296,8 @@ def _about_features(facts: Facts) -> Iterator[Advice]:
         yield Advice(
             "look",
             "Much is left unexplained",
-            f"The features account for {explained(facts.variance_explained)} of the variance. "
+            f"The features account for {explained(facts.variance_explained)} "
+            f"{of_the_variance(facts)}. "
             "The rest is noise, or something that sums of patterns cannot express.",
         )
     if facts.rare:

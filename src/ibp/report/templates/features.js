@@ -38,7 +38,7 @@ function featureCard(k) {
   const facts = make("dl", { class: "facts" });
   const fact = (name, value) => facts.append(make("div", {}, make("dt", { text: name }), make("dd", { text: value })));
   fact("on in", `${counts[k].toLocaleString("en")} ${counts[k] === 1 ? "row" : "rows"}`);
-  fact("strength", said(strength[k], 2));
+  fact(data.features.strength_in_noise ? "strength, in noise" : "strength", said(strength[k], 2));
   if (agreement) {
     fact("came back", `${back[k]} of ${nRestarts - 1}`);
     fact("agreement", agreement[k].toFixed(2));
