@@ -21,6 +21,7 @@ from ibp.methods.meibp.moves.base import Proposal, attempt, rounding
 from ibp.methods.meibp.moves.birth import Birth
 from ibp.methods.meibp.moves.changes import NewFactors, with_new_features
 from ibp.methods.meibp.moves.exchange import Exchange
+from ibp.methods.meibp.moves.growth import Growth
 from ibp.methods.meibp.moves.merge import Merge
 from ibp.methods.meibp.moves.new_features import FeaturePrior, climb
 from ibp.methods.meibp.moves.reheating import (
@@ -105,6 +106,25 @@ def as_three(Z):
     return np.hstack([first | second, ~first | second, first | ~second, Z[:, 2:]]).astype(np.uint8)
 
 
+# When features grow by reheatings
+
+
+def test_growth_is_for_fits_with_features_room_and_doubt_before_a_walk():
+    X, Z, _ = planted()
+    method, context, state = prepared(X, Z[:, :2])
+    state.n_proven = 0
+
+    def proposed(method=method, **changes):
+        other = replace(state, **changes)
+        return len(list(Growth(least_features=2).proposals(method, context, other)))
+
+    assert proposed() == 1
+    assert proposed(n_reheatings=1) == 0
+    assert proposed(n_proven=N_SAMPLES) == 0
+    assert proposed(method=replace(method, limit=2)) == 0
+    assert list(Growth(least_features=3).proposals(method, context, state)) == []
+
+
 # The bound and every move, in every mode
 
 
@@ -167,13 +187,24 @@ def situation(name, Z):
         "removal": (Removal(), np.hstack([Z, junk()]), None),
         "merge": (Merge(), np.hstack([halves(Z[:, 0]), Z[:, 1:]]), None),
         "split": (Split(), np.hstack([together, Z[:, 2:]]), None),
+        "growth": (Growth(least_features=2), Z[:, :2], None),
         "reheating": (Reheating(), Z[:, :2], None),
         "turn": (Turn(), as_three(Z), None),
         "union": (Union(Z[:, 2:]), Z[:, :3], None),
     }[name]
 
 
-SITUATIONS = ("birth", "exchange", "removal", "merge", "split", "reheating", "turn", "union")
+SITUATIONS = (
+    "growth",
+    "birth",
+    "exchange",
+    "removal",
+    "merge",
+    "split",
+    "reheating",
+    "turn",
+    "union",
+)
 
 
 def test_a_situation_for_every_move_of_the_schedule():
@@ -331,6 +362,7 @@ def test_a_move_in_vain_leaves_the_state_bit_for_bit(name, mode, monkeypatch):
     monkeypatch.setattr("ibp.methods.meibp.moves.removal.MOST_LOST", np.inf)
     monkeypatch.setattr("ibp.methods.meibp.moves.turn.LEAST_COSINE", -2.0)
     monkeypatch.setattr("ibp.methods.meibp.moves.turn.LEAST_SHARE", 0.1)
+    monkeypatch.setattr("ibp.methods.meibp.moves.growth.is_proven", lambda state: False)
     X, Z, _ = planted()
     change, settings_of_mode = MODES[mode]
     limit = 4 if name == "exchange" else None
@@ -500,7 +532,8 @@ def test_a_walk_in_vain_ends_soon_and_is_not_followed_by_another_round(proven, n
         method.step(context, state)
     assert state.n_reheatings == n_steps
     assert state.walker is None
-    assert not moves_left(state) or state.next_move > MOVES.index(MOVES[3])
+    names = [move.name for move in MOVES]
+    assert not moves_left(state) or state.next_move > names.index("reheating")
 
 
 def test_a_walk_that_led_further_is_followed_by_another_round(shades):

@@ -22,8 +22,8 @@ from scipy.sparse import issparse
 
 from ibp.methods.context import Context
 from ibp.methods.meibp.assign import FrozenModel
-from ibp.methods.meibp.moves.base import attempt, worthwhile
-from ibp.methods.meibp.moves.birth import Birth
+from ibp.methods.meibp.moves.base import worthwhile
+from ibp.methods.meibp.moves.growth import grow_once
 from ibp.methods.meibp.random_start import RandomStart
 from ibp.methods.meibp.start import Start, StartingPoint
 from ibp.methods.meibp.state import MEIBPState
@@ -280,7 +280,7 @@ class Trial:
         gain, worth = np.inf, 0.0
         while gain > worth and not context.should_stop():
             worth = worthwhile(self.method, context, state)
-            state, gain = attempt(self.method, context, state, Birth(), worth)
+            state, gain = grow_once(self.method, context, state, worth)
             if self.has_all_rows:
                 break
         self.best, self.evidence = state, self.method.evidence(context, state).total

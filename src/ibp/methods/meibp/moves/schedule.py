@@ -17,6 +17,7 @@ from ibp.methods.context import Context
 from ibp.methods.meibp.moves.base import Move, attempt, worthwhile
 from ibp.methods.meibp.moves.birth import Birth
 from ibp.methods.meibp.moves.exchange import Exchange
+from ibp.methods.meibp.moves.growth import Growth
 from ibp.methods.meibp.moves.merge import Merge
 from ibp.methods.meibp.moves.reheating import Reheating, plan_walk, walk_is_over, walk_on
 from ibp.methods.meibp.moves.removal import Removal
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ibp.methods.meibp.method import MEIBPMethod
 
 MOVES: tuple[Move, ...] = (
+    Growth(),
     Birth(),
     Exchange(),
     Turn(),
