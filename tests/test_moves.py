@@ -109,20 +109,22 @@ def as_three(Z):
 # When features grow by reheatings
 
 
-def test_growth_is_for_fits_with_features_room_and_doubt_before_a_walk():
+def test_growth_is_for_fits_with_features_room_and_doubt_before_a_short_walk(monkeypatch):
     X, Z, _ = planted()
     method, context, state = prepared(X, Z[:, :2])
     state.n_proven = 0
 
-    def proposed(method=method, **changes):
-        other = replace(state, **changes)
-        return len(list(Growth(least_features=2).proposals(method, context, other)))
+    def proposed(move=Growth(2, long_walk=np.inf), method=method, **changes):  # noqa: B008
+        return len(list(move.proposals(method, context, replace(state, **changes))))
 
     assert proposed() == 1
     assert proposed(n_reheatings=1) == 0
     assert proposed(n_proven=N_SAMPLES) == 0
     assert proposed(method=replace(method, limit=2)) == 0
-    assert list(Growth(least_features=3).proposals(method, context, state)) == []
+    assert proposed(Growth(3, long_walk=np.inf)) == 0
+    assert proposed(Growth(2, long_walk=0)) == 0
+    monkeypatch.setattr("ibp.methods.meibp.moves.growth.MOST_WORK", 1.0)
+    assert proposed() == 0
 
 
 # The bound and every move, in every mode
@@ -187,7 +189,7 @@ def situation(name, Z):
         "removal": (Removal(), np.hstack([Z, junk()]), None),
         "merge": (Merge(), np.hstack([halves(Z[:, 0]), Z[:, 1:]]), None),
         "split": (Split(), np.hstack([together, Z[:, 2:]]), None),
-        "growth": (Growth(least_features=2), Z[:, :2], None),
+        "growth": (Growth(2, long_walk=np.inf), Z[:, :2], None),
         "reheating": (Reheating(), Z[:, :2], None),
         "turn": (Turn(), as_three(Z), None),
         "union": (Union(Z[:, 2:]), Z[:, :3], None),

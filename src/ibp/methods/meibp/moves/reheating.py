@@ -157,11 +157,22 @@ def heats(context: Context, state: MEIBPState, number: int) -> Any:
     return factors
 
 
+def work_of_a_sweep(state: MEIBPState, least_features: int = 1) -> float:
+    """How many products a sweep over all rows takes, with so many features at the least."""
+    n, d = state.assignments.shape[0], state.factors.mean.shape[1]
+    k = max(state.n_components, least_features)
+    return float(max(n * k * (k + d), 1))
+
+
+def steps_of_a_walk(work: float) -> int:
+    """How many reheatings there are where a sweep takes so many products."""
+    return int(np.clip(STEPS * (PRODUCTS / work) ** 0.75, FEWEST, MOST))
+
+
 def plan_walk(state: MEIBPState) -> None:
     """Say how many reheatings a fit is worth, unless that is known: fewer where sweeps are long."""
     if state.n_planned >= 0:
         return
-    n, k = state.assignments.shape
-    work = float(max(n * k * (k + state.factors.mean.shape[1]), 1))
-    steps = int(np.clip(STEPS * (PRODUCTS / work) ** 0.75, FEWEST, MOST))
+    work = work_of_a_sweep(state)
+    steps = steps_of_a_walk(work)
     state.n_planned = min(steps, int(WORK_IF_PROVEN / work)) if is_proven(state) else steps
