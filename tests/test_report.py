@@ -62,6 +62,23 @@ def unpacked(packed, *shape):
     return np.frombuffer(base64.b64decode(packed), dtype="<f4").reshape(shape)
 
 
+def test_strengths_and_bars_are_in_units_of_the_noise_and_numbers_in_those_of_the_columns():
+    X, _, _ = ibp.datasets.make_block_images(120, noise_std=0.3, random_state=0)
+    X[:, 2] *= 1000.0
+    model = ibp.MEIBP(random_state=0).fit(X)
+    features = gather(model, X).payload()["features"]
+    in_noise = model.components_ / model.noise_std_
+    np.testing.assert_allclose(features["strength"], np.sqrt((in_noise**2).mean(1)), rtol=1e-2)
+    assert features["strength_in_noise"]
+    longest = np.argmax(in_noise, axis=1)
+    for k, column in enumerate(longest):
+        assert features["top_lengths"][k][0] == pytest.approx(in_noise[k, column], rel=1e-2)
+        assert features["top_values"][k][0] == pytest.approx(model.components_[k, column], rel=1e-2)
+    X[:, 2] /= 1000.0
+    shared = ibp.MEIBP(noise="shared", moves=False, random_state=0).fit(X)
+    assert not gather(shared, X).payload()["features"]["strength_in_noise"]
+
+
 def test_errors_are_those_of_numpy(fitted):
     model, X = fitted
     measured = gather(model, X).measured

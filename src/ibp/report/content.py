@@ -292,8 +292,8 @@ class ReportContent:
         return {"sweeps": (at + 1).tolist(), **kept}
 
     def _features(self) -> dict[str, Any]:
-        components = np.asarray(self.model.components_)
-        top = top_columns(patterns_in_noise(self.model))
+        in_noise = patterns_in_noise(self.model)
+        top = top_columns(in_noise)
         named = sorted(set(top.ravel().tolist())) if self.shown.image_shape is None else []
         place = {column: i for i, column in enumerate(named)}
         n_rows = max(self.measured.row_counts.size, 1)
@@ -308,9 +308,9 @@ class ReportContent:
             "confidence": plain(None if certainty is None else certainty.feature_probability),
             "top_names": [self.column_name(column) for column in named],
             "top": [[place[c] for c in columns] for columns in top.tolist()] if named else None,
-            "top_values": [plain(row) for row in np.take_along_axis(components, top, axis=1)]
-            if named
-            else None,
+            # What stands beside the bars is in the data's units, their lengths can be compared.
+            "top_values": _taken(self.model.components_, top) if named else None,
+            "top_lengths": _taken(in_noise, top) if named else None,
         }
 
     def _pairs(self) -> dict[str, Any] | None:
@@ -421,6 +421,11 @@ def _checked_shape(
             f"{n_columns} columns."
         )
     return height, width
+
+
+def _taken(patterns: Any, columns: IntArray) -> list[Any]:
+    """Some columns of each pattern."""
+    return [plain(row) for row in np.take_along_axis(np.asarray(patterns), columns, axis=1)]
 
 
 def _similar_beside(correlation: FloatArray) -> IntArray:

@@ -9,13 +9,13 @@ function componentOf(k) {
 }
 
 function topBars(k) {
-  const { top, top_names: names, top_values: values } = data.features;
-  const most = largest(values[k]);
+  const { top, top_names: names, top_values: values, top_lengths: lengths } = data.features;
+  const most = largest(lengths[k]);
   const list = make("ol", { class: "bars" });
   top[k].forEach((column, i) => {
     const value = values[k][i];
     if (value === 0) return;
-    const share = Math.abs(value) / most;
+    const share = Math.abs(lengths[k][i]) / most;
     const bar = make("span", { class: value < 0 ? "fill negative" : "fill" });
     if (data.signed) {
       place(bar, { left: value < 0 ? `${50 - 50 * share}%` : "50%", width: `${50 * share}%`, right: "auto" });
