@@ -17,9 +17,10 @@ def objective(model, x, z):
     """The row objective, term by term (Eq. 17 with frozen factors)."""
     seen = ~np.isnan(x)
     residual = (x - model.offset - z @ model.mean)[seen]
-    spread = (z @ model.variance)[seen].sum()
+    spread = (z @ model.variance)[seen]
     log_odds = np.log(model.counts / (model.n_samples + 1.0 - model.counts))
-    return z @ log_odds - 0.5 * ((residual**2).sum() + spread) / model.noise_std**2
+    precision = np.broadcast_to(model.noise_std, x.shape)[seen] ** -2.0
+    return z @ log_odds - 0.5 * (residual**2 + spread) @ precision
 
 
 def random_model(rng, n_components, n_features, signed, noise_std):
@@ -78,6 +79,33 @@ def test_hard_rows_begin_at_known_codes(missing):
 
     assert worse(model) > 3
     assert worse(replace(model, known_codes=some_codes(codes))) == 0
+    # Codes that are of no use do no harm.
+    other = (rng.random((50, 40)) < 0.5).astype(np.uint8)
+    found = [
+        frozen.assign(observations, Threads())[0]
+        for frozen in (model, replace(model, known_codes=other))
+    ]
+    for x, without, beside in zip(X, *found, strict=True):
+        assert objective(model, x, beside) >= objective(model, x, without) - 1e-6
+
+
+def test_known_codes_do_no_harm_where_one_column_is_known_exactly():
+    # What a row has without that column is next to nothing beside what it has with it.
+    rng = np.random.default_rng(0)
+    noise_std = np.r_[1e-8, np.ones(7)]
+    model = replace(random_model(rng, 40, 8, False, 1.0), node_budget=50, noise_std=noise_std)
+    codes = (rng.random((60, 40)) < 0.3).astype(np.uint8)
+    X = codes @ model.mean + model.offset + 0.02 * rng.normal(size=(60, 8))
+    X[::2, 0] = np.nan
+    X[rng.random(X.shape) < 0.1] = np.nan
+    observations = Observations.from_array(X)
+    found = [
+        frozen.assign(observations, Threads())[0]
+        for frozen in (model, replace(model, known_codes=some_codes(codes)))
+    ]
+    for x, without, beside in zip(X, *found, strict=True):
+        if np.isnan(x[0]):
+            assert objective(model, x, beside) >= objective(model, x, without) - 1e-6
 
 
 def test_known_codes_are_some_of_many():

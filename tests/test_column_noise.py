@@ -307,6 +307,52 @@ def test_values_that_are_rounded_further_stand_for_more(store):
     assert_array_equal(resolution(as_rows(store(4.0 * X)), summarize(4.0 * X)), 4.0 * widths)
 
 
+def heaped(rng, n, n_heaps=5, fine=0.1):
+    """Whole numbers, and some that are finer, between them."""
+    values = rng.integers(1, n_heaps + 1, n).astype(float)
+    finer = (rng.random(n) < fine) & (values < n_heaps)
+    return np.where(finer, values + np.round(rng.uniform(0.01, 0.99, n), 2), values)
+
+
+def not_rounded(rng):
+    """Columns that have common values, but none that others were rounded to."""
+    n, fine = 2000, lambda low, high: np.round(rng.uniform(low, high, n), 2)
+    kind = rng.random(n)
+    return {
+        "a code for what is missing": np.select(
+            [kind < 0.1, kind < 0.4], [-999.0, 0.0], fine(1, 9)
+        ),
+        "the ends of a scale": np.select([kind < 0.45, kind < 0.9], [0.0, 5.0], fine(0, 5)),
+        "much in between": heaped(rng, n, fine=0.6),
+        "two of a kind": np.select([kind < 0.5, kind < 0.95], [1.0, 2.0], fine(1, 2)),
+        "rare heaps": np.where(kind < 0.04, np.round(5 * kind / 0.04), fine(0, 5)),
+    }
+
+
+@pytest.mark.parametrize("name", not_rounded(np.random.default_rng(0)))
+@pytest.mark.parametrize("store", [np.asarray, sparse.csr_array])
+def test_common_values_alone_are_no_rounding(name, store):
+    X = store(not_rounded(np.random.default_rng(0))[name][:, None])
+    assert_allclose(resolution(as_rows(X), summarize(X)), 0.01, rtol=1e-6)
+
+
+def test_a_code_for_what_is_missing_is_not_as_wide_as_it_is_far():
+    rng = np.random.default_rng(0)
+    X = heaped(rng, 2000)[:, None]
+    X[:200] = -999.0
+    assert 0.5 < resolution(as_rows(X), summarize(X))[0] < 1.0
+
+
+@pytest.mark.parametrize("store", [np.asarray, sparse.csr_array])
+def test_missing_entries_do_not_hide_heaps(store):
+    X = np.full((4000, 1), np.nan)
+    X[::10, 0] = heaped(np.random.default_rng(0), 400, n_heaps=9, fine=0.2)
+    seen, X = X[::10], store(X)
+    expected = resolution(as_rows(seen), summarize(seen))
+    assert expected > 0.5
+    assert_allclose(resolution(as_rows(X), summarize(X)), expected, rtol=0.02)
+
+
 def test_a_column_of_rounded_and_fine_values_is_not_copied():
     # Of s4 of scikit-learn's diabetes data 86% are whole numbers, the others have two digits more.
     X = load_diabetes(scaled=False).data

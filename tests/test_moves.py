@@ -114,15 +114,18 @@ def test_growth_is_for_fits_with_features_room_and_doubt_before_a_short_walk(mon
     method, context, state = prepared(X, Z[:, :2])
     state.n_proven = 0
 
-    def proposed(move=Growth(2, long_walk=np.inf), method=method, **changes):  # noqa: B008
+    def proposed(least_features=2, long_walk=np.inf, n_rows=0, method=method, **changes):
+        move = Growth(n_rows, least_features, long_walk)
         return len(list(move.proposals(method, context, replace(state, **changes))))
 
     assert proposed() == 1
     assert proposed(n_reheatings=1) == 0
     assert proposed(n_proven=N_SAMPLES) == 0
     assert proposed(method=replace(method, limit=2)) == 0
-    assert proposed(Growth(3, long_walk=np.inf)) == 0
-    assert proposed(Growth(2, long_walk=0)) == 0
+    assert proposed(least_features=3) == 0
+    # This is small data, of which a sample would be walked with for long; not if they were many.
+    assert proposed(long_walk=20) == 0
+    assert proposed(long_walk=20, n_rows=10**7) == 1
     monkeypatch.setattr("ibp.methods.meibp.moves.growth.MOST_WORK", 1.0)
     assert proposed() == 0
 
@@ -189,7 +192,7 @@ def situation(name, Z):
         "removal": (Removal(), np.hstack([Z, junk()]), None),
         "merge": (Merge(), np.hstack([halves(Z[:, 0]), Z[:, 1:]]), None),
         "split": (Split(), np.hstack([together, Z[:, 2:]]), None),
-        "growth": (Growth(2, long_walk=np.inf), Z[:, :2], None),
+        "growth": (Growth(least_features=2, long_walk=np.inf), Z[:, :2], None),
         "reheating": (Reheating(), Z[:, :2], None),
         "turn": (Turn(), as_three(Z), None),
         "union": (Union(Z[:, 2:]), Z[:, :3], None),

@@ -17,6 +17,7 @@ from scipy.special import logit
 import ibp
 from ibp import MEIBP
 from ibp.agreement import CAME_BACK
+from ibp.cli.summary import summarize_fit
 from ibp.data import as_source
 from ibp.errors import EndingWarning, counted
 from ibp.registry import CARDS, DEFAULT_METHOD
@@ -77,6 +78,17 @@ def test_strengths_and_bars_are_in_units_of_the_noise_and_numbers_in_those_of_th
     X[:, 2] /= 1000.0
     shared = ibp.MEIBP(noise="shared", moves=False, random_state=0).fit(X)
     assert not gather(shared, X).payload()["features"]["strength_in_noise"]
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_terminal_and_page_agree_on_what_is_explained(fit_intercept):
+    X, _, _ = ibp.datasets.make_block_images(150, noise_std=0.3, random_state=0)
+    nearly = np.where(np.arange(150) % 2, 7.0, np.nextafter(7.0, 8.0))
+    X = np.column_stack([X - X.min(), np.full(150, 1000.0), nearly])
+    model = ibp.MEIBP(fit_intercept=fit_intercept, moves=False, random_state=0).fit(X)
+    summary = summarize_fit(model, None, X, None, None, 0.0)
+    page = gather(model, X).measured
+    assert summary.variance_explained == pytest.approx(page.variance_explained, abs=1e-9)
 
 
 def test_errors_are_those_of_numpy(fitted):

@@ -12,11 +12,11 @@ from ibp.data import Observations
 from ibp.kernels.column_hashes import column_hashes
 from ibp.methods.context import Context
 from ibp.methods.meibp import method as meibp
-from ibp.methods.meibp.assign import FrozenModel, place, some_codes
+from ibp.methods.meibp.assign import FrozenModel, place
 from ibp.methods.meibp.blocks import improve_block
 from ibp.methods.meibp.method import MEIBPMethod
 from ibp.methods.meibp.moves.schedule import Tried
-from ibp.methods.meibp.row_search import FEW_CODES, SECOND_CODES, worth_of_codes
+from ibp.methods.meibp.row_search import FEW_CODES, SECOND_CODES, best_codes, objective
 from ibp.model import Statistics
 from ibp.model.ibp_prior import tangent_log_odds
 from problems import (
@@ -117,23 +117,27 @@ def test_transform_finds_next_to_no_better_codes_than_the_fit(monkeypatch, kind,
 def test_codes_are_worth_what_the_objective_says(kind):
     X = hard_data(kind)
     model = fitted(X)
-    observations = model._observe(X)
-    task = model._frozen().task(observations)
+    task = model._frozen().task(model._observe(X))
     part = slice(130, 170)  # with each way to miss something
     rows = place(task._replace(search_again=False), part)
-    known = some_codes(model.assignments_)
+    known = task.known_codes
     Y = (X.toarray() if sparse.issparse(X) else X)[part]
-    empty = np.zeros((1, known.shape[1]))
-    expected = np.stack(
+    nothing = row_values(model, Y, np.zeros((len(Y), known.codes.shape[1])), task.log_odds)
+    exactly = np.stack(
         [
-            row_values(model, Y, np.tile(z, (len(Y), 1)), task.log_odds)
-            - row_values(model, Y, np.tile(empty[0], (len(Y), 1)), task.log_odds)
-            for z in known
+            row_values(model, Y, np.tile(z, (len(Y), 1)), task.log_odds) - nothing
+            for z in known.codes
         ],
         axis=1,
     )
-    found = worth_of_codes(task, rows, known)
-    np.testing.assert_allclose(found, expected, rtol=1e-3 if "single" in kind else 1e-6, atol=1e-3)
+    close = {"rtol": 1e-3 if "single" in kind else 1e-9, "atol": 1e-3}
+    for number in (0, len(known.codes) // 2):
+        found = objective(task, rows, np.tile(known.codes[number], (len(Y), 1)))
+        np.testing.assert_allclose(found, exactly[:, number], **close)
+    best = exactly[np.arange(len(Y)), best_codes(task, rows, known)]
+    highest, shares_form = exactly.max(axis=1), rows.gaps.form_of_row >= 0
+    np.testing.assert_allclose(best[shares_form], highest[shares_form], **close)
+    assert (best >= 0.95 * highest - 1e-3).all()  # not all codes are asked about what a row misses
 
 
 def test_a_fit_with_all_rows_proven_ends_as_it_did(monkeypatch):

@@ -225,12 +225,16 @@ def summarize_fit(
     """Measure a fit on what it has seen."""
     from ibp.data.summary import summarize
     from ibp.evaluate import row_log_likelihood
+    from ibp.report.measuring import CONSTANT
 
     summary = summarize(seen)
-    # Columns that have noise of their own may have a unit of their own: every one counts alike.
+    # Columns that have noise of their own may have a unit of their own: every one that varies
+    # counts alike, and in units so large the others do not.
     unit: Any = 1.0
     if np.ndim(model.noise_std_):
-        unit = np.where(summary.variances > 0, np.sqrt(summary.variances), 1.0)
+        spread, largest = np.sqrt(summary.variances), np.fmax(-summary.lowest, summary.highest)
+        varies = spread > CONSTANT * np.abs(largest)
+        unit = np.where(varies, spread, 1e8 * (1.0 + np.abs(largest)))
     log_units = float(summary.counts @ np.broadcast_to(np.log(unit), summary.counts.shape))
 
     def squares(codes: Any, components: Any, intercept: Any) -> float:

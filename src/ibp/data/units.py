@@ -3,7 +3,7 @@
 A recorded value stands for all that would have been recorded as it: an interval as wide as the
 smallest gap between two values of the column. Its place in there is as good as random, which adds
 width^2 / 12 to the variance of the column. Where many values were rounded further, to whole numbers
-say, and few others stand between these, each such heap stands for an interval from heap to heap.
+say, and the others stand between these, each such heap stands for an interval from heap to heap.
 The resolution of a column is the root mean square of the widths of its entries.
 
 The unit of a column is the standard deviation with that: of a column of many values its standard
@@ -33,9 +33,11 @@ ROWS_AT_ONCE, COLUMNS_AT_ONCE = 256, 4
 SAME_VALUE = 1e-6
 # Of columns with fewer values, the rarest do not count if they are no more than this part.
 MOST_VALUES, RARE = 64, 0.01
-# A heap is a value that this part of a column's entries have, and no fewer than so many. It stands
-# for all up to the next heap if what is between them is at most the other part of either.
-PART_OF_A_HEAP, SMALLEST_HEAP, PART_BETWEEN = 0.01, 8, 0.5
+# A heap is a value that this part of a column's entries have, and no fewer than so many. Heaps are
+# rounded values if there are so many of them with at most the other part of either between two, and
+# if more than half of all that is no heap stands there. So neither a code for what is missing nor
+# the two ends of a scale count.
+PART_OF_A_HEAP, SMALLEST_HEAP, FEWEST_HEAPS, PART_BETWEEN = 0.01, 8, 3, 0.5
 # What of a column's variation, in parts of its largest number, may be rounding.
 ROUNDING = 1e-14
 
@@ -107,15 +109,16 @@ def _widths(values: npt.NDArray[np.floating], same: FloatArray) -> FloatArray:
     """Of each column, whose values are put in order."""
     values.sort(axis=0)  # NaN come last, and make gaps of NaN
     widths = np.full(values.shape[1], np.inf)
-    least = _smallest_heap(values.shape[0])
     for columns in ranges(values.shape[1], COLUMNS_AT_ONCE):
         part, alike = values[:, columns].astype(np.float64), same[columns]
         gaps = np.diff(part, axis=0)
         gaps[~(gaps > alike)] = np.inf
         smallest = gaps.min(axis=0, initial=np.inf)
         few = np.isfinite(gaps).sum(axis=0) < MOST_VALUES
-        heaped = (part[least - 1 :] - part[: 1 - least] <= alike).any(axis=0)
-        counted = np.flatnonzero(few | heaped)  # mostly none, and counting takes longer
+        heaped = [_may_have_heaps(*column) for column in zip(part.T, alike, strict=True)]
+        counted = np.flatnonzero(
+            few | heaped
+        )  # of others values are not counted, which takes longer
         column, row = np.nonzero(~np.isnan(part[:, counted]).T)
         value = part[row, counted[column]]
         table = ValueCounts.of(column, value, np.ones(value.size), alike[counted], counted.size)
@@ -124,6 +127,14 @@ def _widths(values: npt.NDArray[np.floating], same: FloatArray) -> FloatArray:
         smallest[counted] = table.widths(smallest[counted])
         widths[columns] = smallest
     return widths
+
+
+def _may_have_heaps(ordered: FloatArray, same: float) -> bool:
+    """Whether enough values of a column, which end with NaN, are common enough to be heaps."""
+    least = int(_smallest_heap(np.count_nonzero(~np.isnan(ordered))))
+    begin = ordered[: 1 - least]
+    common = begin[ordered[least - 1 :] - begin <= same]
+    return bool(np.count_nonzero(np.diff(common) > same) >= FEWEST_HEAPS - 1)
 
 
 def _stored_values(block: Any, ends: FloatArray, same: FloatArray) -> ValueCounts:
@@ -210,17 +221,25 @@ class ValueCounts:
 
     def widths(self, smallest: FloatArray) -> FloatArray:
         """The root mean square of what entries stand for: the ``smallest`` or from heap to heap."""
-        total = self.totals
+        total, n_columns = self.totals, self.n_columns
         up_to = np.cumsum(self.count)  # with all columns before
         heap = self.count >= _smallest_heap(total[self.column])
         heaps, up_to = self.take(heap), up_to[heap]
+        column = heaps.column[1:]
         between = up_to[1:] - heaps.count[1:] - up_to[:-1]
         fewer = np.minimum(heaps.count[1:], heaps.count[:-1])
-        near = (heaps.column[1:] == heaps.column[:-1]) & (between <= PART_BETWEEN * fewer)
-        apart = np.where(near, np.diff(heaps.value), np.inf)
-        width = np.minimum(np.append(apart, np.inf), np.append(np.inf, apart))[: heaps.count.size]
-        wider = np.isfinite(width) & (width > smallest[heaps.column])
-        column = heaps.column[wider]
-        ratio = (width[wider] / smallest[column]) ** 2 - 1.0
-        more = np.bincount(column, weights=heaps.count[wider] * ratio, minlength=self.n_columns)
-        return np.asarray(smallest * np.sqrt(1.0 + more / np.maximum(total, 1.0)))
+        near = (column == heaps.column[:-1]) & (between <= PART_BETWEEN * fewer)
+        # Heaps in a row: all of them have the width of the least that two of them are apart.
+        n_pairs = np.bincount(column[near], minlength=n_columns)
+        inside = np.bincount(column[near], weights=between[near], minlength=n_columns)
+        no_heaps = total - heaps.totals
+        width = np.full(n_columns, np.inf)
+        np.minimum.at(width, column[near], np.diff(heaps.value)[near])
+        rounded = (n_pairs >= FEWEST_HEAPS - 1) & (inside > 0.5 * no_heaps) & (width > smallest)
+        of_a_pair = np.append(near, False) | np.append(False, near)
+        entries = np.bincount(
+            heaps.column, weights=heaps.count * of_a_pair[: heaps.count.size], minlength=n_columns
+        )
+        ratio = np.divide(width, smallest, out=np.ones(n_columns), where=rounded)
+        share = np.where(rounded, entries / np.maximum(total, 1.0), 0.0)
+        return np.asarray(smallest * np.sqrt(1.0 + share * (ratio**2 - 1.0)))

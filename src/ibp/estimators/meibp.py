@@ -156,9 +156,9 @@ default="exact"
         counts it; predictions count it once.
     resolution_ : ndarray of shape (n_features,)
         How wide the intervals are that recorded values of each column stand for: the smallest gap
-        between common values or, if most values of a column were rounded further, from one of
-        these to the next. 0 where a column does not vary, and with shared noise, which does not
-        ask.
+        between common values or, of values that were rounded further than others, from one to the
+        next; the root mean square over the entries of a column. 0 where a column does not vary,
+        and with shared noise, which does not ask.
     evidence_ : float
         The evidence lower bound.
     evidence_parts_ : dict

@@ -5,8 +5,8 @@ for every feature in use. Nothing of the model changes, so rows are independent:
 fixed pieces and shared among threads, and the answer does not depend on how many there are.
 
 A row of a fit is searched in every sweep, from where the last one left it. Here there is one search
-from the empty set and, for rows that it leaves unproven, one from the best code among those that
-rows of the fit have, and the second search that a fit ends with.
+from the empty set and, for rows that it leaves unproven, the second one that a fit ends with; for
+those that are still unproven both are made once more, from the best code that a row of the fit has.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ibp.kernels.records import Outcome
 from ibp.methods.context import never
 from ibp.methods.meibp.row_search import (
     SECOND_CODES,
+    KnownCodes,
     SearchedRows,
     begin_at_known,
     improve,
@@ -63,11 +64,6 @@ def some_codes(assignments: Codes) -> Codes:
     """Codes that rows have, each of them once: all, or some of them spread over the rows."""
     step = -(-assignments.shape[0] // MOST_KNOWN_CODES)
     return np.unique(assignments[:: max(step, 1)], axis=0)
-
-
-def no_codes(n_components: int) -> Codes:
-    """None at all."""
-    return np.zeros((0, n_components), dtype=np.uint8)
 
 
 @dataclass(frozen=True)
@@ -140,6 +136,7 @@ class FrozenModel:
             offset=(arrange(self.offset) - observations.centre) / unit,
         )
         forms.make_all()
+        no_codes = np.zeros((0, self.counts.size), dtype=np.uint8)
         return AssignmentTask(
             forms,
             np.log(self.counts) - np.log(self.n_samples + 1.0 - self.counts),
@@ -148,7 +145,7 @@ class FrozenModel:
             with_losses,
             self.search_again,
             start,
-            no_codes(self.counts.size) if self.known_codes is None else self.known_codes,
+            KnownCodes.of(no_codes if self.known_codes is None else self.known_codes, forms),
             Listing(
                 most_codes,
                 ListLimits(MARGIN, CODES_AROUND, NODES_OF_A_LIST * self.node_budget, too_many),
@@ -189,7 +186,7 @@ class AssignmentTask(NamedTuple):
     with_losses: bool
     search_again: bool
     start: Codes | None
-    known_codes: Codes
+    known_codes: KnownCodes
     listing: Listing
 
 
@@ -210,10 +207,10 @@ def place(task: AssignmentTask, rows: slice) -> SearchedRows:
     )
     improve(task, placed, task.uniforms)
     if task.search_again and task.search.optimizer == EXACT:
+        search_again(task, placed, np.flatnonzero(~placed.outcome.proven), SECOND_CODES)
         if task.start is None:
             hard = np.flatnonzero(~placed.outcome.proven)
-            begin_at_known(task, placed, hard, task.known_codes)
-        search_again(task, placed, np.flatnonzero(~placed.outcome.proven), SECOND_CODES)
+            begin_at_known(task, placed, hard, task.known_codes, SECOND_CODES)
     return placed
 
 

@@ -201,10 +201,10 @@ def describe(codes: SpectralCodes) -> tuple[int, bool]:
 class Trial:
     """Short runs on a sample, of which the best by evidence is kept."""
 
-    def __init__(self, method: MEIBPMethod, context: Context, has_all_rows: bool = True) -> None:
+    def __init__(self, method: MEIBPMethod, context: Context, n_rows: int) -> None:
         self.method = method
         self.context = context
-        self.has_all_rows = has_all_rows
+        self.n_rows = n_rows  # that there are in all
         self.best: MEIBPState | None = None
         self.evidence = -np.inf
 
@@ -218,8 +218,13 @@ class Trial:
         return cls(
             replace(method, hyperparameters=known),
             replace(context, observations=sample),
-            rows is None,
+            observations.n_samples,
         )
+
+    @property
+    def has_all_rows(self) -> bool:
+        """Whether the sample is all there is."""
+        return self.context.observations.n_samples == self.n_rows
 
     def is_too_small_for(self, n_components: int) -> bool:
         """Whether there are more features than the sample can tell apart, and more rows."""
@@ -280,7 +285,7 @@ class Trial:
         gain, worth = np.inf, 0.0
         while gain > worth and not context.should_stop():
             worth = worthwhile(self.method, context, state)
-            state, gain = grow_once(self.method, context, state, worth)
+            state, gain = grow_once(self.method, context, state, worth, self.n_rows)
             if self.has_all_rows:
                 break
         self.best, self.evidence = state, self.method.evidence(context, state).total

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from ibp.kernels.block_rows import improve_rows
 from ibp.kernels.code_lists import CodeLists, Listing, list_codes
@@ -34,6 +33,10 @@ Codes = npt.NDArray[np.uint8]
 # four times as many codes change 143 and 857. A quarter as many take a quarter of the time and
 # change 137 and 739.
 SECOND_CODES, FEW_CODES = 128, 32
+# Of so many known codes a row with gaps of its own is asked what they are worth to it exactly.
+LIKELY_CODES = 64
+# In place of log-odds of minus infinity, times zero.
+LOWEST = -1e300
 
 
 class RowTask(Protocol):
@@ -53,6 +56,22 @@ class RowTask(Protocol):
     def search(self) -> Search:
         """How rows are searched."""
         ...
+
+
+class KnownCodes(NamedTuple):
+    """Codes that rows may begin at, M of them, and z'Wz / 2 of each under every shared form."""
+
+    codes: Codes
+    penalties: FloatArray  # (n_forms, M)
+
+    @classmethod
+    def of(cls, codes: Codes, forms: SearchForms) -> KnownCodes:
+        """Codes under the forms that rows share, which must have been made."""
+        z = codes.astype(np.float64)
+        penalties = np.empty((forms.forms.quadratic.shape[0], len(codes)))
+        for form, quadratic in enumerate(forms.forms.quadratic):
+            penalties[form] = 0.5 * np.einsum("mk,mk->m", z @ quadratic, z)
+        return cls(codes, penalties)
 
 
 class SearchedRows(NamedTuple):
@@ -123,44 +142,85 @@ def search_again(task: RowTask, rows: SearchedRows, which: IntArray, n_codes: in
     take_over(rows, which[better], again)
 
 
-def begin_at_known(task: RowTask, rows: SearchedRows, which: IntArray, known: Codes) -> None:
+def begin_at_known(
+    task: RowTask, rows: SearchedRows, which: IntArray, known: KnownCodes, n_codes: int
+) -> None:
     """Search some of the rows once more, from the best of some known codes; keep what is better.
 
-    All of these rows were searched from the empty set, which is worth nothing.
+    The second search goes on from so many codes of each.
     """
-    if not which.size or not known.shape[0]:
+    if not which.size or not known.codes.shape[0]:
         return
     again = some_of(rows, which)
-    worth = worth_of_codes(task, again, known)
-    best = worth.argmax(axis=1)
-    again.outcome.chosen[:] = known[best]
+    before = objective(task, again, again.outcome.chosen)
+    again.outcome.chosen[:] = known.codes[best_codes(task, again, known)]
+    again.outcome.failed_searches[:] = 0
+    better = np.flatnonzero(objective(task, again, again.outcome.chosen) > before)
+    again = some_of(again, better)
     improve(task, again)
-    again.outcome.gain[:] += worth[np.arange(which.size), best]
-    better = np.flatnonzero(again.outcome.gain > rows.outcome.gain[which])
-    take_over(rows, which[better], some_of(again, better))
+    search_again(task, again, np.flatnonzero(~again.outcome.proven), n_codes)
+    again.outcome.gain[:] = rows.outcome.gain[which[better]] + (
+        objective(task, again, again.outcome.chosen) - before[better]
+    )
+    take_over(rows, which[better], again)
 
 
-def worth_of_codes(task: RowTask, rows: SearchedRows, codes: Codes) -> FloatArray:
-    """What each of some codes is worth to each of some rows, (n, M): w'z - z'Wz / 2 + log-odds."""
+def best_codes(task: RowTask, rows: SearchedRows, known: KnownCodes) -> IntArray:
+    """Which of the known codes is the best for each row.
+
+    Rows that share no form have that of complete rows, less what they miss, which only a few codes
+    are asked about.
+    """
     forms, gaps = task.forms.forms, rows.gaps
     form_of_row = np.maximum(gaps.form_of_row, 0)
     linear = task.log_odds + forms.scale * rows.products.astype(np.float64)
-    linear -= forms.constant[form_of_row]
-    z = codes.astype(np.float64)
-    squares = np.zeros((forms.quadratic.shape[0], len(codes)))
-    for form in np.unique(form_of_row):
-        squares[form] = np.einsum("mk,mk->m", z @ forms.quadratic[form], z)
-    squares = squares[form_of_row]
+    linear = np.maximum(linear - forms.constant[form_of_row], LOWEST)
+    codes = known.codes.astype(np.float64)
     columns = task.forms.columns
-    if columns is not None and gaps.position.size:
-        # Rows that share no form have that of complete rows, less what they miss.
-        has_own = np.repeat(gaps.form_of_row < 0, np.diff(gaps.start)).astype(np.float64)
-        missing = sparse.csr_array(
-            (has_own, gaps.position, gaps.start), shape=(len(linear), columns.weight.size)
-        )
-        linear += missing @ columns.constant
-        squares -= missing @ (columns.weight[:, None] * (columns.mean @ z.T) ** 2)
-    return np.asarray(linear @ z.T - 0.5 * squares)
+    own = np.flatnonzero(gaps.form_of_row < 0)
+    if columns is not None:
+        for i in own:
+            linear[i] += columns.constant[missed_by(i, gaps)].sum(axis=0)
+    worth = linear @ codes.T - known.penalties[form_of_row]
+    best = worth.argmax(axis=1)
+    if columns is not None:
+        n_likely = min(LIKELY_CODES, codes.shape[0])
+        likely = np.argpartition(-worth[own], n_likely - 1, axis=1)[:, :n_likely]
+        for i, some in zip(own, likely, strict=True):
+            missing = missed_by(i, gaps)
+            explained = columns.mean[missing] @ codes[some].T
+            less = 0.5 * columns.weight[missing] @ explained**2
+            best[i] = some[np.argmax(worth[i, some] + less)]
+    return np.asarray(best, dtype=np.int64)
+
+
+def objective(task: RowTask, rows: SearchedRows, codes: Codes) -> FloatArray:
+    """What a code is worth to each of some rows: w'z - z'Wz / 2, log-odds included in w."""
+    forms, gaps = task.forms.forms, rows.gaps
+    form_of_row = np.maximum(gaps.form_of_row, 0)
+    z = codes.astype(np.float64)
+    odds = np.where(z > 0.0, task.log_odds, 0.0).sum(axis=1)
+    linear = forms.scale * rows.products.astype(np.float64)
+    worth = odds + np.einsum("nk,nk->n", z, linear - forms.constant[form_of_row])
+    for form in np.unique(form_of_row):
+        own = np.flatnonzero(form_of_row == form)
+        worth[own] -= 0.5 * np.einsum("nk,nk->n", z[own] @ forms.quadratic[form], z[own])
+    columns = task.forms.columns
+    if columns is not None:
+        for i in np.flatnonzero(gaps.form_of_row < 0):  # by the columns that the row observes
+            seen = np.ones(columns.weight.size, dtype=bool)
+            seen[missed_by(i, gaps)] = False
+            has = np.flatnonzero(z[i])
+            explained = columns.mean[np.ix_(seen, has)].sum(axis=1)
+            constant = columns.constant[np.ix_(seen, has)].sum()
+            squares = columns.weight[seen] @ explained**2
+            worth[i] = odds[i] + linear[i, has].sum() - constant - 0.5 * squares
+    return np.asarray(worth)
+
+
+def missed_by(row: Any, gaps: Gaps) -> IntArray:
+    """The positions that a row misses."""
+    return np.asarray(gaps.position[gaps.start[row] : gaps.start[row + 1]])
 
 
 def take_over(rows: SearchedRows, which: IntArray, others: SearchedRows) -> None:

@@ -39,6 +39,7 @@ class Growth:
 
     name: ClassVar[str] = "growth"
 
+    n_rows: int = 0  # that the walk will have, if those are more than the state has
     least_features: int = LEAST_FEATURES
     long_walk: float = LONG_WALK
 
@@ -47,7 +48,8 @@ class Growth:
     ) -> Iterator[Proposal]:
         """One, unless it is not worth its while or a walk has begun, which does the same."""
         work = work_of_a_sweep(state)
-        long_walk = steps_of_a_walk(work_of_a_sweep(state, EXPECTED)) >= self.long_walk
+        later = work_of_a_sweep(state, EXPECTED, self.n_rows)
+        long_walk = steps_of_a_walk(later) >= self.long_walk
         few = state.n_components < self.least_features
         has_room = method.limit is None or state.n_components < method.limit
         needed = not (few or long_walk or state.n_reheatings or is_proven(state))
@@ -55,7 +57,12 @@ class Growth:
             yield Proposal(reheated(method, context, state, 0))
 
 
-def grow_once(method: MEIBPMethod, context: Context, state: MEIBPState, worth: float) -> Outcome:
-    """Let features be born, after a reheating if that is better than without by ``worth``."""
-    grown = attempt(method, context, state, Growth(), worth)
+def grow_once(
+    method: MEIBPMethod, context: Context, state: MEIBPState, worth: float, n_rows: int
+) -> Outcome:
+    """Let features be born, after a reheating if that gains more than ``worth``.
+
+    So many rows will be walked with, if the state is that of a sample.
+    """
+    grown = attempt(method, context, state, Growth(n_rows), worth)
     return grown if grown.gain > worth else attempt(method, context, state, Birth(), worth)

@@ -157,9 +157,9 @@ def heats(context: Context, state: MEIBPState, number: int) -> Any:
     return factors
 
 
-def work_of_a_sweep(state: MEIBPState, least_features: int = 1) -> float:
-    """How many products a sweep over all rows takes, with so many features at the least."""
-    n, d = state.assignments.shape[0], state.factors.mean.shape[1]
+def work_of_a_sweep(state: MEIBPState, least_features: int = 1, least_rows: int = 1) -> float:
+    """How many products a sweep takes, with so many features and rows at the least."""
+    n, d = max(state.assignments.shape[0], least_rows), state.factors.mean.shape[1]
     k = max(state.n_components, least_features)
     return float(max(n * k * (k + d), 1))
 
