@@ -296,14 +296,13 @@ def test_values_that_are_rounded_further_stand_for_more(store):
         [
             np.where(fine, whole + np.round(rng.random(1000), 2), whole),
             np.round(5.0 * rng.random(1000), 2),  # no heaps
-            np.where(rng.random(1000) < 0.5, 0.0, np.round(5.0 * rng.random(1000), 2)),  # one
         ]
     )
     values = store(X)
     widths = resolution(as_rows(values), summarize(values))
     exactly_whole = np.mean(X[:, 0] == np.round(X[:, 0]))
     expected = np.sqrt(exactly_whole + (1.0 - exactly_whole) * 0.01**2)
-    assert_allclose(widths, [expected, 0.01, 0.01], rtol=1e-3)
+    assert_allclose(widths, [expected, 0.01], rtol=1e-3)
     assert_array_equal(resolution(as_rows(store(4.0 * X)), summarize(4.0 * X)), 4.0 * widths)
 
 
@@ -316,16 +315,11 @@ def heaped(rng, n, n_heaps=5, fine=0.1):
 
 def not_rounded(rng):
     """Columns that have common values, but none that others were rounded to."""
-    n, fine = 2000, lambda low, high: np.round(rng.uniform(low, high, n), 2)
-    kind = rng.random(n)
+    kind, fine = rng.random(2000), np.round(5.0 * rng.random(2000), 2)
     return {
-        "a code for what is missing": np.select(
-            [kind < 0.1, kind < 0.4], [-999.0, 0.0], fine(1, 9)
-        ),
-        "the ends of a scale": np.select([kind < 0.45, kind < 0.9], [0.0, 5.0], fine(0, 5)),
-        "much in between": heaped(rng, n, fine=0.6),
-        "two of a kind": np.select([kind < 0.5, kind < 0.95], [1.0, 2.0], fine(1, 2)),
-        "rare heaps": np.where(kind < 0.04, np.round(5 * kind / 0.04), fine(0, 5)),
+        "much in between": heaped(rng, 2000, fine=0.6),
+        "two of a kind": np.where(kind < 0.02, 1.0, np.where(kind < 0.04, 2.0, fine)),
+        "rare heaps": np.where(kind < 0.04, np.round(5 * kind / 0.04), fine),
     }
 
 
@@ -334,6 +328,45 @@ def not_rounded(rng):
 def test_common_values_alone_are_no_rounding(name, store):
     X = store(not_rounded(np.random.default_rng(0))[name][:, None])
     assert_allclose(resolution(as_rows(X), summarize(X)), 0.01, rtol=1e-6)
+
+
+def zero_or_measured(rng, share=0.6, n=2000):
+    """Nothing, or something that was measured."""
+    return np.where(rng.random(n) < share, 0.0, rng.exponential(size=n))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.6, 0.95])
+@pytest.mark.parametrize("store", [np.asarray, sparse.csr_array])
+def test_a_common_value_stands_for_what_as_many_others_take_up(share, store):
+    x = zero_or_measured(np.random.default_rng(0), share)
+    X = store(x[:, None])
+    n_zeros, others = np.count_nonzero(x == 0.0), np.sort(x[x > 0.0])
+    near = others[: int(min(n_zeros, np.ceil(0.5 * others.size)))]
+    expected = np.sqrt(n_zeros / x.size) * np.ptp(near)
+    assert_allclose(resolution(as_rows(X), summarize(X)), expected, rtol=0.02)
+    both = np.where(np.random.default_rng(1).random(x.size) < 0.5, -x, x)[:, None]
+    near = np.sort(np.abs(others))[: int(min(n_zeros, np.ceil(0.5 * others.size)))].max()
+    found = resolution(as_rows(both), summarize(both))
+    assert_allclose(found, np.sqrt(n_zeros / x.size) * near, rtol=0.1)
+
+
+def test_far_away_values_are_not_what_a_common_one_stands_for():
+    rng = np.random.default_rng(0)
+    x = zero_or_measured(rng, 0.3)
+    alone = resolution(as_rows(x[:, None]), summarize(x[:, None]))[0]
+    x[rng.random(x.size) < 0.1] = -999.0
+    assert 0.5 * alone < resolution(as_rows(x[:, None]), summarize(x[:, None]))[0] < 2.0 * alone
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_columns_of_nothing_or_something_do_not_collapse(seed):
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([zero_or_measured(rng, n=300), rng.normal(size=(300, 3))])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # there may be no feature
+        model = ibp.MEIBP(random_state=0).fit(X)
+    assert (model.noise_std_ > 0.15 * X.std(axis=0)).all()
+    assert model.n_components_ < 6
 
 
 def test_a_code_for_what_is_missing_is_not_as_wide_as_it_is_far():

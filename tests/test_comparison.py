@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from ibp import METHODS
+from ibp import MEIBP, METHODS
 from ibp.comparison import (
     ComparedFit,
     Comparison,
@@ -275,3 +275,18 @@ def test_trouble_of_the_callers_own_is_not_the_methods(blocks):
 
     with pytest.raises(ValueError, match="the disk is full"):
         compare(blocks, ["bnmf"], n_components=2, on_progress=fail)
+
+
+def test_errors_are_compared_with_those_of_column_means_in_units_of_the_columns(held_out):
+    hidden, unit = held_out.hidden, np.where(np.arange(30) == 3, 1000.0, 1.0)
+    scaled = HeldOut(held_out.data * unit, hidden)
+    model = MEIBP(random_state=0).fit(scaled.training)
+    error, ratio = scaled.own_errors(model)
+    filled = model.impute(scaled.training)
+    residual = (filled - scaled.data)[hidden]
+    assert error == pytest.approx(np.sqrt(np.mean(residual**2)))
+    seen = scaled.training
+    from_mean = (scaled.data - np.nanmean(seen, axis=0))[hidden]
+    spread = np.broadcast_to(np.nanstd(seen, axis=0), hidden.shape)[hidden]
+    expected = np.sum((residual / spread) ** 2) / np.sum((from_mean / spread) ** 2)
+    assert ratio == pytest.approx(np.sqrt(expected))

@@ -159,11 +159,13 @@ def test_held_out_scores_are_put_in_words():
     model = unmoved(3, random_state=0, n_jobs=1).fit(X)
     assert "No entries were hidden" in render_report(gather(model, X))
     noted = {"score": -0.25, "n_entries": 18, "fraction": 0.1}
-    model.notes_ = {"held_out": noted | {"error": 0.4}}
+    model.notes_ = {"held_out": noted | {"error": 0.4, "relative_error": 0.625}}
     page = render_report(gather(model, X))
     assert "18 entries, in 10 % of the columns of half of the rows, were hidden" in page
     assert "mean log-density is -0.25 per entry" in page
-    assert "The typical error is 0.4," in page
+    assert "The typical error is 0.4, 0.62 times that of the columns" in page
+    model.notes_ = {"held_out": noted | {"error": 0.4}}  # of an older file
+    assert "The typical error is 0.4." in render_report(gather(model, X))
     model.notes_ = {"held_out": noted}  # of an older file
     assert "typical error" not in render_report(gather(model, X))
 

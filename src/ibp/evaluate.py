@@ -25,6 +25,7 @@ import numpy.typing as npt
 from ibp.blas import reconstruct
 from ibp.data.observations import missing_of
 from ibp.data.source import RowSource, as_source, is_sparse
+from ibp.data.summary import summarize
 from ibp.errors import InvalidValueError
 from ibp.model.predictive import Filled
 from ibp.parallel import ranges
@@ -174,16 +175,29 @@ class HeldOut:
             sums, counts = prediction.row_log_likelihood(scored, hidden_from)
         return float(sums.sum() / counts.sum())
 
-    def own_error(self, model: Any) -> float:
-        """Root mean square error of the same predictions."""
+    def own_errors(self, model: Any) -> tuple[float, float]:
+        """Root mean square error of the same predictions, and its ratio to that of column means.
+
+        For the ratio every column is measured by the spread of what was seen of it, so that
+        columns of any unit count alike.
+        """
         numbers = np.flatnonzero(self.hidden.any(axis=1))
-        total, count = 0.0, 0
+        seen = summarize(self.training)
+        spread = np.where(seen.variances > 0, np.sqrt(seen.variances), 1.0)
+        sums, count = np.zeros(3), 0
         with model._prediction_of_training(numbers, self.training[numbers]) as prediction:
             for rows, filled in prediction.missing_entries():
                 true = self.data[numbers[rows][filled.row], filled.column]
-                residual = (true - filled.mean)[~np.isnan(true)]
-                total, count = total + float(residual @ residual), count + residual.size
-        return float(np.sqrt(total / count))
+                known = ~np.isnan(true)
+                true, column = true[known], filled.column[known]
+                residual, from_mean = true - filled.mean[known], true - seen.means[column]
+                for part, values in enumerate(
+                    (residual, residual / spread[column], from_mean / spread[column])
+                ):
+                    sums[part] += values @ values
+                count += true.size
+        ratio = np.sqrt(sums[1] / sums[2]) if sums[2] > 0 else np.nan
+        return float(np.sqrt(sums[0] / count)), float(ratio)
 
 
 def row_log_likelihood(

@@ -166,7 +166,8 @@ def fit_table(
     model.set_params(callbacks=None)
     scores = {}
     if held_out is not None:  # before columns have names
-        scores = {"score": held_out.own_score(model), "error": held_out.own_error(model)}
+        error, ratio = held_out.own_errors(model)
+        scores = {"score": held_out.own_score(model), "error": error, "relative_error": ratio}
     if table.column_names is not None:
         import numpy as np
 

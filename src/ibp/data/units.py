@@ -4,7 +4,10 @@ A recorded value stands for all that would have been recorded as it: an interval
 smallest gap between two values of the column. Its place in there is as good as random, which adds
 width^2 / 12 to the variance of the column. Where many values were rounded further, to whole numbers
 say, and the others stand between these, each such heap stands for an interval from heap to heap.
-The resolution of a column is the root mean square of the widths of its entries.
+Where all others are measured and one value is common, as zero is below what can be seen or bought,
+that value stands for as wide an interval as as many others take up near to it: else its entries
+would be explained without an error, and a noise of next to nothing would pay in spite of what it
+takes to code the others. The resolution of a column is the root mean square of these widths.
 
 The unit of a column is the standard deviation with that: of a column of many values its standard
 deviation, and of one that is nearly always the same not so small that its few other values are all
@@ -38,6 +41,9 @@ MOST_VALUES, RARE = 64, 0.01
 # if more than half of all that is no heap stands there. So neither a code for what is missing nor
 # the two ends of a scale count.
 PART_OF_A_HEAP, SMALLEST_HEAP, FEWEST_HEAPS, PART_BETWEEN = 0.01, 8, 3, 0.5
+# A value stands for what others take up if this part of a column's entries have it, if the other
+# part of what is no heap are values of their own, and if that is so many times the smallest gap.
+PART_OF_A_POINT, PART_OF_ITS_OWN, WIDE = 0.05, 0.5, 16.0
 # What of a column's variation, in parts of its largest number, may be rounding.
 ROUNDING = 1e-14
 
@@ -115,7 +121,7 @@ def _widths(values: npt.NDArray[np.floating], same: FloatArray) -> FloatArray:
         gaps[~(gaps > alike)] = np.inf
         smallest = gaps.min(axis=0, initial=np.inf)
         few = np.isfinite(gaps).sum(axis=0) < MOST_VALUES
-        heaped = [_may_have_heaps(*column) for column in zip(part.T, alike, strict=True)]
+        heaped = [_has_common_values(*column) for column in zip(part.T, alike, strict=True)]
         counted = np.flatnonzero(
             few | heaped
         )  # of others values are not counted, which takes longer
@@ -129,12 +135,18 @@ def _widths(values: npt.NDArray[np.floating], same: FloatArray) -> FloatArray:
     return widths
 
 
-def _may_have_heaps(ordered: FloatArray, same: float) -> bool:
-    """Whether enough values of a column, which end with NaN, are common enough to be heaps."""
-    least = int(_smallest_heap(np.count_nonzero(~np.isnan(ordered))))
-    begin = ordered[: 1 - least]
-    common = begin[ordered[least - 1 :] - begin <= same]
-    return bool(np.count_nonzero(np.diff(common) > same) >= FEWEST_HEAPS - 1)
+def _has_common_values(ordered: FloatArray, same: float) -> bool:
+    """Whether enough values of a column, which end with NaN, are common, or one is very common."""
+    n_entries = np.count_nonzero(~np.isnan(ordered))
+
+    def common(least: int) -> FloatArray:
+        begin = ordered[: 1 - least]
+        return begin[ordered[least - 1 :] - begin <= same]
+
+    if common(max(int(PART_OF_A_POINT * n_entries), SMALLEST_HEAP)).size:
+        return True
+    heaps = common(int(_smallest_heap(n_entries)))
+    return bool(np.count_nonzero(np.diff(heaps) > same) >= FEWEST_HEAPS - 1)
 
 
 def _stored_values(block: Any, ends: FloatArray, same: FloatArray) -> ValueCounts:
@@ -242,4 +254,32 @@ class ValueCounts:
         )
         ratio = np.divide(width, smallest, out=np.ones(n_columns), where=rounded)
         share = np.where(rounded, entries / np.maximum(total, 1.0), 0.0)
-        return np.asarray(smallest * np.sqrt(1.0 + share * (ratio**2 - 1.0)))
+        widths = smallest * np.sqrt(1.0 + share * (ratio**2 - 1.0))
+        # Where nothing was rounded further, a very common value may stand for what others take up.
+        own = np.bincount(self.column[~heap], minlength=n_columns)
+        measured = (no_heaps >= SMALLEST_HEAP) & (own >= PART_OF_ITS_OWN * no_heaps) & ~rounded
+        very_common = self.count >= np.maximum(PART_OF_A_POINT * total, SMALLEST_HEAP)[self.column]
+        first = np.searchsorted(self.column, np.arange(n_columns + 1))
+        for place in np.flatnonzero(very_common & measured[self.column]):
+            column = self.column[place]
+            whole = slice(first[column], first[column + 1])
+            less_common = np.where(very_common[whole], 0.0, self.count[whole])
+            near = _taken_up(self.value[whole], less_common, self.value[place], self.count[place])
+            if near > WIDE * smallest[column]:
+                part = self.count[place] / total[column]
+                widths[column] = np.sqrt(widths[column] ** 2 + part * near**2)
+        return np.asarray(widths)
+
+
+def _taken_up(value: FloatArray, count: FloatArray, at: float, n_entries: float) -> float:
+    """How wide an interval so many others take up, those that are nearest to a value.
+
+    Of fewer others it is half of them. Where they stand on both sides, each has its own interval.
+    """
+    others = np.flatnonzero(count > 0)
+    order = others[np.argsort(np.abs(value[others] - at), kind="stable")]
+    up_to = np.cumsum(count[order])
+    n_near = np.searchsorted(up_to, min(n_entries, 0.5 * up_to[-1])) + 1
+    near = value[order[:n_near]]
+    both_sides = near.min() < at < near.max()
+    return float(np.ptp(near)) / (2.0 if both_sides else 1.0)

@@ -22,6 +22,7 @@ class HeldOutScore:
     n_entries: int | None
     fraction: float | None
     error: float | None  # root mean square
+    relative_error: float | None  # to that of the columns' means, in units of the columns
 
 
 @dataclass(frozen=True)
@@ -93,10 +94,11 @@ def _held_out(value: Any) -> HeldOutScore | None:
     if score is None:
         return None
     n_entries, fraction = _number(value.get("n_entries")), _number(value.get("fraction"))
-    error = _number(value.get("error"))
+    error, ratio = _number(value.get("error")), _number(value.get("relative_error"))
     return HeldOutScore(
         score,
         int(n_entries) if n_entries is not None and 0 < n_entries < 1e15 else None,
         fraction if fraction is not None and 0 < fraction <= 1 else None,
         error if error is not None and error >= 0 else None,
+        ratio if ratio is not None and ratio >= 0 else None,
     )

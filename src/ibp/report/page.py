@@ -250,13 +250,13 @@ def _held_out(content: ReportContent) -> str | None:
         f"is {wording.number(held_out.score, 4)} per entry."
     )
     if held_out.error is not None:
-        spread = math.sqrt(
-            content.measured.spread.sum() / max(content.measured.row_counts.sum(), 1)
-        )
-        said += (
-            f" The typical error is {wording.number(held_out.error)}, where the columns "
-            f"themselves spread by {wording.number(spread)}."
-        )
+        said += f" The typical error is {wording.number(held_out.error)}"
+        if held_out.relative_error is not None:
+            said += (
+                f", {wording.number(held_out.relative_error, 2)} times that of the columns' means "
+                "if each column is measured by its spread"
+            )
+        said += "."
     return said
 
 
