@@ -91,6 +91,19 @@ def test_terminal_and_page_agree_on_what_is_explained(fit_intercept):
     assert summary.variance_explained == pytest.approx(page.variance_explained, abs=1e-9)
 
 
+def test_columns_that_say_the_same_are_named():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(200, 4))
+    X = np.column_stack([X, 2.54 * X[:, 0]])
+    model = ibp.MEIBP(random_state=0).fit(X)
+    exact = gather(model, X, column_names=["inches", "b", "c", "d", "cm"]).facts().nearly_exact
+    assert set(exact) == {"inches", "cm"}
+    named = [advice.title for advice in wording.advice(facts(nearly_exact=exact))]
+    assert any("explained to the last digit" in title for title in named)
+    shared = MEIBP(2, noise="shared", moves=False, random_state=0).fit(X)
+    assert gather(shared, X).nearly_exact == ()
+
+
 def test_errors_are_those_of_numpy(fitted):
     model, X = fitted
     measured = gather(model, X).measured
@@ -671,6 +684,11 @@ def test_features_that_no_row_has_are_put_in_words():
 def test_nothing_is_certain():
     assert wording.probability(1.0) == "over 99.9 %"
     assert wording.probability(0.5) == "50.0 %"
+
+
+def test_no_feature_that_came_back_is_none():
+    said = [one.text for one in wording.advice(facts(returned=0, not_returned=[0, 1, 2, 3]))]
+    assert any(text.startswith("None of 4 came back in most of the 4 other") for text in said)
 
 
 def test_the_summary_says_what_was_fitted():

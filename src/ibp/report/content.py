@@ -159,7 +159,20 @@ class ReportContent:
             worst_ratio=float(self.row_errors[worst[0]]) / typical if typical > 0 else 0.0,
             has_held_out=self.notes.held_out is not None,
             proven=self.proven,
+            nearly_exact=self.nearly_exact,
         )
+
+    @property
+    def nearly_exact(self) -> tuple[str, ...]:
+        """The columns that features leave next to no noise in, the quietest first."""
+        noise = self.column_noise
+        if noise is None:
+            return ()
+        spread = self.measured.column_spreads
+        share = np.divide(noise.noise, spread, out=np.ones(spread.size), where=spread > 0)
+        quiet = np.flatnonzero(noise.takes_part & (share < wording.NEARLY_EXACT))
+        order = quiet[np.argsort(share[quiet], kind="stable")]
+        return tuple(self.column_name(int(column)) for column in order)
 
     @property
     def proven(self) -> float | None:

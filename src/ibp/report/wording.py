@@ -46,6 +46,9 @@ FEWEST_STARTS = 3
 WIDE_SPREAD = 0.01
 # Evidence that differs by less, in nats, is the same.
 NO_SPREAD = 0.05
+# A column is explained to the last digit if its noise is less than this part of its spread; so many
+# of these are named.
+NEARLY_EXACT, MOST_NAMED = 0.03, 4
 FEW_ROWS = 3
 FAR_OUT = 4.0
 MOST_NAMED = 6
@@ -182,6 +185,7 @@ class Facts:
     worst_ratio: float
     has_held_out: bool
     proven: float | None = None  # share of the rows whose code is known to be the best
+    nearly_exact: tuple[str, ...] = ()  # columns that the features leave next to no noise in
 
 
 def other_restarts(n_others: int) -> str:
@@ -300,6 +304,8 @@ def _about_features(facts: Facts) -> Iterator[Advice]:
             f"{of_the_variance(facts)}. "
             "The rest is noise, or something that sums of patterns cannot express.",
         )
+    if facts.nearly_exact and facts.n_components:
+        yield _about_nearly_exact_columns(facts.nearly_exact)
     if facts.rare:
         yield Advice(
             "look",
@@ -307,6 +313,19 @@ def _about_features(facts: Facts) -> Iterator[Advice]:
             f"On in fewer than {FEW_ROWS} rows: more likely the oddity of a row than a "
             "pattern of the data.",
         )
+
+
+def _about_nearly_exact_columns(names: tuple[str, ...]) -> Advice:
+    shown = ", ".join(names[:MOST_NAMED])
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return Advice(
+        "look",
+        f"{shown}{more}: explained to the last digit",
+        f"The noise left there is under {percent(NEARLY_EXACT)} of the spread. If such a column is "
+        "measured and not switched on and off, several features may be digits of its values, and "
+        "their number means little. Columns that say the same as another, or that have a long "
+        "tail, do this: leave one out, or take logarithms.",
+    )
 
 
 def _about_the_limit(facts: Facts, reached: Limit) -> Advice:
@@ -392,20 +411,22 @@ def _about_restarts(facts: Facts) -> Advice:
     returned, n_components = facts.returned or 0, facts.n_components
     fewest, most = facts.fewest_and_most
     where = other_restarts(facts.n_restarts - 1)
-    came_back = f"{returned} of {n_components} came back in {where}"
+    few = returned < MOST_RETURNED * n_components
+    how_many = ("only " if few else "") + str(returned) if returned else "none"
+    came_back = f"{how_many} of {n_components} came back in {where}"
     apart = spread(facts.fewest_and_most, facts.evidence_spread, facts.spread_of_gain)
     have = f"The {facts.n_restarts} restarts have {apart}."
     doubtful = sorted(facts.returned_in_part + facts.not_returned)
     if facts.returned_in_part and facts.not_returned:
         came_back += f", {len(facts.returned_in_part)} in part, {listed(facts.not_returned)} not"
-    elif doubtful:
+    elif doubtful and (returned or facts.returned_in_part):
         came_back += f", the others {'only in part' if facts.returned_in_part else 'not'}"
-    if returned < MOST_RETURNED * n_components:
+    if few:
         return Advice(
             "look",
             "Other starts find other features",
-            f"Only {came_back}. {have} The data allow more than one description; what the features "
-            "say together is safer than any one of them.",
+            f"{capital(came_back)}. {have} The data allow more than one description; what the "
+            "features say together is safer than any one of them.",
         )
     if doubtful:
         return Advice("look", f"Be careful with {listed(doubtful)}", f"{came_back}. {have}")
