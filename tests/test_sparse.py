@@ -246,13 +246,14 @@ def test_the_default_fit_finds_what_is_planted(missing, noise):
 @pytest.mark.parametrize("noise", ["per_column", "shared"])
 @pytest.mark.parametrize("convert", [as_csr, lambda X: X.astype(np.float32)], ids=["csr", "single"])
 def test_the_same_numbers_have_the_same_start(missing, noise, convert):
-    # Rare errors, some of them 13 standard deviations: candidates with many features describe
-    # these one by one, and what a start makes of them depends on the last digit of its data.
+    # Rare errors, some of them 13 standard deviations: with one noise level, candidates with many
+    # features describe these one by one, and what a start makes of them depends on the last digit
+    # of its data. With a level for each column, what is common there counts as uncertain as that.
     X, _ = planted(missing, lambda rng, shape: (rng.random(shape) < 0.05) * rng.normal(size=shape))
     X = X.astype(np.float32).astype(np.float64)
     settings = {"max_iter": 1, "tol": 0, "random_state": 0, "noise": noise}
     one, other = (unmoved(**settings).fit(matrix) for matrix in (X, convert(X)))
-    assert one.n_components_ > 4
+    assert one.n_components_ == 4 if noise == "per_column" else one.n_components_ > 4
     np.testing.assert_array_equal(one.assignments_, other.assignments_)
     per_entry = 1e-9 if convert is as_csr else 1e-4
     assert abs(one.evidence_ - other.evidence_) < per_entry * X.size

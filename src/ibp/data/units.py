@@ -31,7 +31,7 @@ FloatArray = npt.NDArray[np.float64]
 # Rows that are looked at, spread over all.
 ROWS_LOOKED_AT = 4096
 # What of them is read, and of how many columns gaps are measured, at a time.
-ROWS_AT_ONCE, COLUMNS_AT_ONCE = 256, 4
+ROWS_AT_ONCE, COLUMNS_AT_ONCE = 256, 2
 # Values nearer to each other than this part of the column's range are one value, but for rounding.
 SAME_VALUE = 1e-6
 # Of columns with fewer values, the rarest do not count if they are no more than this part.

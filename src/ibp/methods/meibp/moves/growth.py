@@ -46,15 +46,18 @@ class Growth:
     def proposals(
         self, method: MEIBPMethod, context: Context, state: MEIBPState
     ) -> Iterator[Proposal]:
-        """One, unless it is not worth its while or a walk has begun, which does the same."""
-        work = work_of_a_sweep(state)
+        """One, if it applies."""
+        if self.applies(method, state):
+            yield Proposal(reheated(method, context, state, 0))
+
+    def applies(self, method: MEIBPMethod, state: MEIBPState) -> bool:
+        """Whether it is worth its while, and no walk has begun, which does the same."""
         later = work_of_a_sweep(state, EXPECTED, self.n_rows)
         long_walk = steps_of_a_walk(later) >= self.long_walk
         few = state.n_components < self.least_features
         has_room = method.limit is None or state.n_components < method.limit
         needed = not (few or long_walk or state.n_reheatings or is_proven(state))
-        if needed and has_room and work < MOST_WORK:
-            yield Proposal(reheated(method, context, state, 0))
+        return needed and has_room and work_of_a_sweep(state) < MOST_WORK
 
 
 def grow_once(

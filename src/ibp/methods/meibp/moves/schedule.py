@@ -66,9 +66,10 @@ def try_next(method: MEIBPMethod, context: Context, state: MEIBPState) -> Tried:
         walks = isinstance(move, Reheating)
         if walks:
             plan_walk(state)
-            if walk_is_over(state):
-                state.next_move += 1
-                continue
+        over = walks and walk_is_over(state)
+        if over or (isinstance(move, Growth) and not move.applies(method, state)):
+            state.next_move += 1
+            continue
         context.announce(move.name)
         if walks:
             changed, gain = walk_on(method, context, state)
