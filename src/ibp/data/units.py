@@ -31,7 +31,7 @@ FloatArray = npt.NDArray[np.float64]
 # Rows that are looked at, spread over all.
 ROWS_LOOKED_AT = 4096
 # What of them is read, and of how many columns gaps are measured, at a time.
-ROWS_AT_ONCE, COLUMNS_AT_ONCE = 256, 2
+ROWS_AT_ONCE, COLUMNS_AT_ONCE = 256, 4
 # Values nearer to each other than this part of the column's range are one value, but for rounding.
 SAME_VALUE = 1e-6
 # Of columns with fewer values, the rarest do not count if they are no more than this part.
@@ -121,13 +121,19 @@ def _widths(values: npt.NDArray[np.floating], same: FloatArray) -> FloatArray:
         gaps[~(gaps > alike)] = np.inf
         smallest = gaps.min(axis=0, initial=np.inf)
         few = np.isfinite(gaps).sum(axis=0) < MOST_VALUES
-        heaped = [_has_common_values(*column) for column in zip(part.T, alike, strict=True)]
-        counted = np.flatnonzero(
-            few | heaped
-        )  # of others values are not counted, which takes longer
-        column, row = np.nonzero(~np.isnan(part[:, counted]).T)
-        value = part[row, counted[column]]
-        table = ValueCounts.of(column, value, np.ones(value.size), alike[counted], counted.size)
+        del gaps
+        # Values are counted where that may tell something, since it takes longer.
+        runs = part[SMALLEST_HEAP - 1 :] - part[: 1 - SMALLEST_HEAP] <= alike
+        tied = np.asarray(runs.any(axis=0))
+        for column in np.flatnonzero(tied & ~few):
+            tied[column] = _has_common_values(part[:, column], alike[column])
+        counted = np.flatnonzero(few | tied)
+        if not counted.size:
+            widths[columns] = smallest
+            continue
+        place, row = np.nonzero(~np.isnan(part[:, counted]).T)
+        value = part[row, counted[place]]
+        table = ValueCounts.of(place, value, np.ones(value.size), alike[counted], counted.size)
         common = table.without_the_rarest().smallest_gaps()
         smallest[counted] = np.where(few[counted], common, smallest[counted])
         smallest[counted] = table.widths(smallest[counted])
