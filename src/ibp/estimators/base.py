@@ -284,6 +284,8 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
             Where to.
         assignments : bool, default=True
             Whether what was found of each training row, its assignments or codes, goes along.
+            Without, `transform` has no known codes to begin at, and may place a few hard rows
+            otherwise.
         overwrite : bool, default=True
             Whether a file that is there may be replaced, at once and only when all is written.
         """
