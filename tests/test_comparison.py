@@ -290,3 +290,11 @@ def test_errors_are_compared_with_those_of_column_means_in_units_of_the_columns(
     spread = np.broadcast_to(np.nanstd(seen, axis=0), hidden.shape)[hidden]
     expected = np.sum((residual / spread) ** 2) / np.sum((from_mean / spread) ** 2)
     assert ratio == pytest.approx(np.sqrt(expected))
+
+
+def test_column_means_without_an_error_are_nothing_to_compare_with(held_out):
+    data = np.where(held_out.hidden.any(axis=0), 2.0, held_out.data)
+    same = HeldOut(data, held_out.hidden)
+    error, ratio = same.own_errors(MEIBP(random_state=0).fit(same.training))
+    assert ratio is None
+    assert error == pytest.approx(0.0, abs=1e-9)

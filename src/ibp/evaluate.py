@@ -175,11 +175,11 @@ class HeldOut:
             sums, counts = prediction.row_log_likelihood(scored, hidden_from)
         return float(sums.sum() / counts.sum())
 
-    def own_errors(self, model: Any) -> tuple[float, float]:
+    def own_errors(self, model: Any) -> tuple[float, float | None]:
         """Root mean square error of the same predictions, and its ratio to that of column means.
 
         For the ratio every column is measured by the spread of what was seen of it, so that
-        columns of any unit count alike.
+        columns of any unit count alike. None if the means have no error.
         """
         numbers = np.flatnonzero(self.hidden.any(axis=1))
         seen = summarize(self.training)
@@ -196,8 +196,8 @@ class HeldOut:
                 ):
                     sums[part] += values @ values
                 count += true.size
-        ratio = np.sqrt(sums[1] / sums[2]) if sums[2] > 0 else np.nan
-        return float(np.sqrt(sums[0] / count)), float(ratio)
+        ratio = float(np.sqrt(sums[1] / sums[2])) if sums[2] > 0 else np.inf
+        return float(np.sqrt(sums[0] / count)), ratio if np.isfinite(ratio) else None
 
 
 def row_log_likelihood(

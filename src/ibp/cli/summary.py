@@ -172,10 +172,13 @@ class FitSummary:
         if self.held_out is not None:
             facts["held-out score"] = (
                 f"{self.held_out['score']:.4f} per entry, from "
-                f"{counted(self.held_out['n_entries'], 'hidden entry')}; "
-                f"errors {wording.number(self.held_out['relative_error'], 2)} times those of the "
-                "columns' means"
+                f"{counted(self.held_out['n_entries'], 'hidden entry')}"
             )
+            ratio = self.held_out["relative_error"]
+            if ratio is not None:
+                facts["held-out score"] += (
+                    f"; errors {wording.number(ratio, 2)} times those of the columns' means"
+                )
         if self.limit is not None:
             facts["limit"] = wording.limit(self.limit, "--components")
         restarts = self.restarts
