@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from ibp.compiled import kernel
+from ibp.compiled import inner_kernel, kernel
 from ibp.model.truncated_normal import standard_moments
 
 TABLE_START = -20.0
@@ -20,6 +20,7 @@ DEGREE = 8
 # The last number whose distance from the start of the table does not round to the table's length.
 LAST_IN_TABLE = TABLE_START + np.nextafter(TABLE_STOP - TABLE_START, 0.0)
 TAIL_LEVELS = 14  # n! / 20^(2n) is below rounding
+HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 def _interpolate():
@@ -78,6 +79,35 @@ def standard_moments_of(ratio, mean, variance):
         for i in range(ratio.shape[0]):
             if ratio[i] < TABLE_START:
                 mean[i], variance[i] = tail_moments(ratio[i])
+
+
+@inner_kernel
+def standard_moments_at(x):
+    """Mean and variance of TN(x, 1) for a single ratio."""
+    if x >= TABLE_STOP:
+        return x, 1.0
+    if x < TABLE_START:
+        return tail_moments(x)
+    position = (min(x, LAST_IN_TABLE) - TABLE_START) * PER_UNIT
+    interval = np.int64(position)
+    u = 2.0 * (position - interval) - 1.0
+    m = MEAN_TABLE[interval, DEGREE]
+    v = VARIANCE_TABLE[interval, DEGREE]
+    for power in range(DEGREE - 1, -1, -1):
+        m = m * u + MEAN_TABLE[interval, power]
+        v = v * u + VARIANCE_TABLE[interval, power]
+    return m, v
+
+
+@inner_kernel
+def standard_log_mass(x, mean):
+    """Ln Phi(x), with the mean of TN(x, 1) that the caller has.
+
+    For negative x it is ln[phi(x) / hazard], the hazard being the mean less x: a sum.
+    """
+    if x < 0.0:
+        return -0.5 * x * x - HALF_LOG_TWO_PI - math.log(mean - x)
+    return math.log1p(-0.5 * math.erfc(x / math.sqrt(2.0)))
 
 
 @kernel

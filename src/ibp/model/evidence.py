@@ -1,7 +1,7 @@
 """The evidence lower bound (Eq. 8), as a value, from sufficient statistics.
 
 F = E ln p(X | Z, A, b) + ln p([Z]) + E ln p(A) + H[q(A)] - KL of the intercept's and of the
-hyperparameters' posteriors.
+hyperparameters' posteriors, and of the weights' if codes have any (`ibp.model.weights`).
 A feature that no row has is left out of every sum: in the limit of infinitely many features its
 factors keep their prior, and it contributes exactly nothing (Sec. 3.4).
 """
@@ -38,6 +38,7 @@ class Evidence:
     factor_entropy: float
     intercept: float
     hyperparameters: float
+    weights: float = 0.0
 
     @property
     def total(self) -> float:
@@ -70,6 +71,8 @@ class Bound:
         `LeftOrderedClasses` look at it.
     entropies : ndarray of shape (K,) or None
         Those of the features' factors, if they are known already.
+    divergences : ndarray of shape (K,) or None
+        Those of the features' weights; None for binary codes.
 
     What is computed is kept: a state that is changed in place needs a new bound.
     """
@@ -83,6 +86,7 @@ class Bound:
     codes: npt.NDArray[np.generic] | None = None
     columns: ColumnNames | None = None
     entropies: FloatArray | None = None
+    divergences: FloatArray | None = None
 
     @cached_property
     def active(self) -> Bound:
@@ -97,6 +101,7 @@ class Bound:
             codes=None if self.codes is None else self.codes[:, used],
             columns=None if self.columns is None else self.columns[used],
             entropies=None if self.entropies is None else self.entropies[used],
+            divergences=None if self.divergences is None else self.divergences[used],
         )
 
     @cached_property
@@ -121,6 +126,8 @@ class Bound:
     def expected_squared_error(self) -> Any:
         """Sum over observed entries of E (x - b - z a)^2; column by column if the noise is."""
         own = sums_by_column(self.statistics.own, self.observations.layout, self.factors.variance)
+        if self.statistics.doubt is not None:
+            own = own + doubt_of_codes(self.observations, self.statistics, self.factors.mean)
         n_rows = self.observations.column_counts
         if self.hyperparameters.by_column:
             return self.squared_error + own + n_rows * self.offset.variance
@@ -146,6 +153,7 @@ class Bound:
             factor_entropy=float(entropies.sum()),
             intercept=-self.offset.divergence(),
             hyperparameters=-hyperparameters.divergence(),
+            weights=0.0 if active.divergences is None else -float(active.divergences.sum()),
         )
 
     def evidence_in_data_units(self) -> Evidence:
@@ -206,8 +214,10 @@ class Bound:
 
     def feature_costs(self) -> FloatArray:
         """What the bound pays for each feature beside what it does for the likelihood."""
+        weights = 0.0 if self.divergences is None else self.divergences
         return np.asarray(
-            self.prior.log_removal(self.statistics.n_components, self.column_names)
+            weights
+            + self.prior.log_removal(self.statistics.n_components, self.column_names)
             - log_count_term(self.statistics.counts, self.observations.n_samples)
             - feature_evidence(self.factors, self.hyperparameters, self.entropies)
         )
@@ -215,6 +225,8 @@ class Bound:
 
 # An error that is a smaller part of the data's sum of squares has lost digits to cancellation.
 CANCELLATION = 1e-5
+# The same of sums over codes that are rounded to single precision themselves.
+SINGLE_CANCELLATION = 1e-2
 # Rows whose residuals are in memory together.
 ROWS_AT_ONCE = 256
 
@@ -234,13 +246,15 @@ def squared_error(
     if intercept is None:
         intercept = np.zeros(observations.n_features)
     quadratic = float(np.einsum("kd,kd->", mean, statistics.gram_times(observations.layout, mean)))
+    if statistics.doubt is not None:
+        quadratic -= float(doubt_of_codes(observations, statistics, mean).sum())
     linear = float(np.einsum("kd,kd->", statistics.cross, mean))
     n_observed = observations.column_counts
     explained = sums_by_column(statistics.totals, observations.layout, mean)
     residuals = observations.column_sums - explained
     offset = float((intercept * (n_observed * intercept - 2.0 * residuals)).sum())
     error = observations.sum_of_squares - 2.0 * linear + quadratic + offset
-    cancelled = error < CANCELLATION * observations.sum_of_squares
+    cancelled = error < cancellation(observations, statistics) * observations.sum_of_squares
     if cancelled and codes is not None and not observations.sparse:
         residuals_of = _residuals(observations, mean, intercept, codes)
         error = sum(float(np.einsum("nd,nd->", part, part)) for part in residuals_of)
@@ -261,13 +275,30 @@ def squared_errors(
     residuals = observations.column_sums - explained
     offset = intercept * (observations.column_counts * intercept - 2.0 * residuals)
     errors = np.asarray(observations.column_squares + fitted + offset)
-    cancelled = np.flatnonzero(errors < CANCELLATION * observations.column_squares)
+    if statistics.doubt is not None:
+        errors -= doubt_of_codes(observations, statistics, mean)
+    least = cancellation(observations, statistics) * observations.column_squares
+    cancelled = np.flatnonzero(errors < least)
     if cancelled.size and codes is not None:
         errors[cancelled] = sum(
             np.einsum("nd,nd->d", residual, residual)
             for residual in _residuals(observations, mean, intercept, codes, cancelled)
         )
     return np.asarray(np.maximum(errors, 0.0))
+
+
+def cancellation(observations: Observations, statistics: Statistics) -> float:
+    """The part of the squares below which an error has lost digits."""
+    rounded = statistics.doubt is not None and observations.dtype != np.float64
+    return SINGLE_CANCELLATION if rounded else CANCELLATION
+
+
+def doubt_of_codes(
+    observations: Observations, statistics: Statistics, mean: FloatArray
+) -> FloatArray:
+    """Sum of Var[c] E[a]^2 over the observed entries of each column, for codes with variances."""
+    assert statistics.doubt is not None
+    return sums_by_column(statistics.doubt, observations.layout, mean**2)
 
 
 def _residuals(

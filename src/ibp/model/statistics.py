@@ -37,12 +37,16 @@ class Statistics:
         Z'X over the observed entries, columns in layout order.
     counts : ndarray of shape (K,)
         m, how many rows have each feature.
+    doubt : ndarray of shape (G, K) or None
+        Sums of the codes' variances over the same rows, which the diagonals of ``gram`` have in
+        them; None for codes that are known.
     """
 
     gram: FloatArray
     totals: FloatArray
     cross: FloatArray
     counts: npt.NDArray[np.int64]
+    doubt: FloatArray | None = None
 
     @classmethod
     def from_codes(
@@ -50,8 +54,12 @@ class Statistics:
         observations: Observations,
         codes: npt.NDArray[np.generic],
         executor: Executor | None = None,
+        variance: npt.NDArray[np.floating] | None = None,
     ) -> Statistics:
-        """One pass over X; products in X's precision, sums in double precision."""
+        """One pass over X; products in X's precision, sums in double precision.
+
+        ``codes`` are expectations if there is a ``variance``.
+        """
         layout = observations.layout
         g, k, d = layout.n_groups, codes.shape[1], layout.n_columns
         total = cls(
@@ -67,7 +75,15 @@ class Statistics:
         total.cross = observations.sums_in_units(total.cross) - centre_sums(
             observations, total.totals
         )
+        if variance is not None:
+            total.doubt = sum_by_group(observations, variance)
+            total.add_to_diagonal(total.doubt)
         return total
+
+    def add_to_diagonal(self, doubt: FloatArray) -> None:
+        """Make squares of expectations, or sums of them, expectations of squares."""
+        diagonal = np.arange(self.n_components)
+        self.gram[:, diagonal, diagonal] += doubt
 
     @property
     def n_components(self) -> int:
@@ -90,7 +106,27 @@ class Statistics:
             np.ascontiguousarray(self.totals[:, keep]),
             np.ascontiguousarray(self.cross[keep]),
             self.counts[keep],
+            None if self.doubt is None else np.ascontiguousarray(self.doubt[:, keep]),
         )
+
+
+def sum_by_group(
+    observations: Observations, values: npt.NDArray[np.floating], rows: Any = slice(None)
+) -> FloatArray:
+    """Column sums of an (n, K) matrix over those of ``rows`` that observe each group; (G, K)."""
+    total = values.sum(axis=0, dtype=np.float64)[None]
+    if (observations.row_pattern[rows] == COMPLETE).all():
+        return np.repeat(total, observations.layout.n_groups, axis=0)
+    if isinstance(rows, slice):
+        start, stop, _ = rows.indices(observations.n_samples)
+        missed = sum(
+            observations.missing_groups(slice(start + part.start, start + part.stop)).T
+            @ values[part].astype(np.float64)
+            for part in ranges(stop - start, observations.piece_rows)
+        )
+    else:
+        missed = observations.missing_groups(rows).T @ values.astype(np.float64)
+    return np.asarray(total - missed)
 
 
 def sums_of_rows(
