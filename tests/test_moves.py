@@ -538,7 +538,7 @@ def test_a_walk_in_vain_ends_soon_and_is_not_followed_by_another_round(proven, n
     assert state.n_reheatings == n_steps
     assert state.walker is None
     names = [move.name for move in MOVES]
-    assert not moves_left(state) or state.next_move > names.index("reheating")
+    assert not moves_left(method, state) or state.next_move > names.index("reheating")
 
 
 def test_a_walk_that_led_further_is_followed_by_another_round(shades):

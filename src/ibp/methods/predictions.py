@@ -19,7 +19,10 @@ from ibp.data.observations import PIECE_ROWS, missing_of
 from ibp.data.source import RowSource, is_sparse
 from ibp.kernels.code_lists import CodeLists
 from ibp.kernels.predictive import Entries, Predicted, predict_entries
+from ibp.kernels.weighted_predictive import predict_weighted_entries
+from ibp.kernels.weighted_rows import WeightedLists
 from ibp.methods.meibp.assign import AssignmentTask, FrozenModel, list_piece
+from ibp.methods.weighted.assign import FrozenWeights, PlacingTask, list_weighted_piece
 from ibp.model.predictive import Filled, PredictiveTerms
 from ibp.parallel import Executor, ranges
 
@@ -36,7 +39,7 @@ class MixturePrediction:
 
     Attributes
     ----------
-    model : FrozenModel
+    model : FrozenModel or FrozenWeights
         The model.
     seen : Observations
         What the codes go by.
@@ -46,10 +49,10 @@ class MixturePrediction:
         Codes of the rows that are known already.
     """
 
-    model: FrozenModel
+    model: FrozenModel | FrozenWeights
     seen: Observations
     executor: Executor
-    start: npt.NDArray[np.uint8] | None = None
+    start: npt.NDArray[Any] | None = None
 
     def row_log_likelihood(
         self, scored: RowSource, hidden_from: RowSource | None = None
@@ -90,7 +93,7 @@ class MixturePrediction:
 class PredictionTask(NamedTuple):
     """What the pieces read; no assignment if the model has no features."""
 
-    assignment: AssignmentTask | None
+    assignment: AssignmentTask | PlacingTask | None
     terms: PredictiveTerms
     source: RowSource
     hidden_from: RowSource | None
@@ -125,8 +128,10 @@ def fill_piece(task: PredictionTask, rows: slice) -> Filled:
     return Filled(row, column, predicted.mean, np.sqrt(predicted.variance))
 
 
-def lists_of(task: PredictionTask, rows: slice) -> CodeLists:
+def lists_of(task: PredictionTask, rows: slice) -> CodeLists | WeightedLists:
     """The codes that some rows may have."""
+    if isinstance(task.assignment, PlacingTask):
+        return list_weighted_piece(task.assignment, rows)
     if task.assignment is not None:
         return list_piece(task.assignment, rows)
     n = rows.stop - rows.start
@@ -143,9 +148,16 @@ def parts_of(task: PredictionTask, rows: slice) -> list[slice]:
     ]
 
 
-def predict(entries: Entries, lists: CodeLists, rows: slice, terms: PredictiveTerms) -> Predicted:
+def predict(
+    entries: Entries, lists: CodeLists | WeightedLists, rows: slice, terms: PredictiveTerms
+) -> Predicted:
     """Predict entries of some of the rows that have their codes listed."""
     predicted = Predicted(*(np.empty(entries.column.size) for _ in Predicted._fields))
+    if isinstance(lists, WeightedLists):
+        parts = {name: part[rows] for name, part in lists._asdict().items() if name != "margin"}
+        some = lists._replace(**parts)
+        predict_weighted_entries(entries, some, terms, predicted)
+        return predicted
     own = lists._replace(start=lists.start[rows.start : rows.stop + 1])
     predict_entries(entries, own, terms, predicted)
     return predicted

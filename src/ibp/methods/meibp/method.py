@@ -20,8 +20,8 @@ from ibp.methods.base import SweepRecord
 from ibp.methods.chunks import in_chunks
 from ibp.methods.context import Context
 from ibp.methods.meibp.blocks import exact_search, update_block
-from ibp.methods.meibp.moves.base import worthwhile
-from ibp.methods.meibp.moves.schedule import Tried, moves_left, take_over, try_next
+from ibp.methods.meibp.moves.base import Move, worthwhile
+from ibp.methods.meibp.moves.schedule import MOVES, Tried, moves_left, take_over, try_next
 from ibp.methods.meibp.row_search import FEW_CODES, SECOND_CODES
 from ibp.methods.meibp.start import Start
 from ibp.methods.meibp.state import MEIBPState, by_column
@@ -80,6 +80,7 @@ class MEIBPMethod:
     tol: float = 1e-3  # the part of what is gained so far that another round of moves is worth
 
     climbs: ClassVar[bool] = True
+    kinds_of_moves: ClassVar[tuple[Move, ...]] = MOVES  # in the order in which they are tried
 
     def init(self, context: Context) -> MEIBPState:
         """Draw the start, drop what is empty and update q(A) once."""
@@ -204,7 +205,7 @@ class MEIBPMethod:
             state.hyperparameters,
             self.prior,
             state.intercept,
-            state.assignments,
+            state.codes,
             state.column_hash,
             entropies,
         )
@@ -350,7 +351,7 @@ class MEIBPMethod:
 
     def moving(self, state: MEIBPState) -> bool:
         """Whether there are moves to try."""
-        return self.moves and moves_left(state)
+        return self.moves and moves_left(self, state)
 
     def give_full_budgets(self, state: MEIBPState) -> bool:
         """Give every row its full budget from now on; whether any had less so far.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -86,6 +86,17 @@ class MEIBPState(State):
     def n_components(self) -> int:
         """Features in use."""
         return int(self.assignments.shape[1])
+
+    @property
+    def codes(self) -> npt.NDArray[Any]:
+        """What factors are multiplied by: Z."""
+        return self.assignments
+
+    def add_codes(self, context: Context, added: npt.NDArray[np.uint8]) -> None:
+        """Add columns to Z; their factors are the caller's business."""
+        self.assignments = np.ascontiguousarray(np.hstack([self.assignments, added]))
+        self.column_hash = np.concatenate([self.column_hash, column_hashes(added)])
+        self.recount(context)
 
     def keep(self, keep: npt.NDArray[np.bool_]) -> None:
         """Drop the other features; their order stays."""

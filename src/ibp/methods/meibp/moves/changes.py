@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ibp.kernels.column_hashes import column_hashes
 from ibp.methods.context import Context
 from ibp.methods.meibp.state import MEIBPState
 from ibp.model import Factors
-from ibp.model.statistics import Statistics
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -49,11 +47,7 @@ def with_new_features(
             for part in ("location", "scale", "mean", "variance")
         )
     )
-    changed.assignments = np.ascontiguousarray(np.hstack([changed.assignments, added]))
-    changed.column_hash = np.concatenate([changed.column_hash, column_hashes(added)])
-    changed.statistics = Statistics.from_codes(
-        context.observations, changed.assignments, context.executor
-    )
+    changed.add_codes(context, added)
     changed.failed_searches[:] = 0
     changed.drop_empty()
     return changed

@@ -53,7 +53,11 @@ def alike_pairs(state: MEIBPState) -> npt.NDArray[np.int64]:
 def code_correlations(state: MEIBPState) -> FloatArray:
     """Correlations of the columns of Z, from Z'Z where all columns of X are observed."""
     n = state.assignments.shape[0]
-    together = state.statistics.gram.max(axis=0, initial=0.0) / n
+    if state.statistics.doubt is None:
+        together = state.statistics.gram.max(axis=0, initial=0.0) / n
+    else:  # whose sums are of weights
+        bits = state.assignments.astype(np.float32)
+        together = (bits.T @ bits).astype(np.float64) / n
     share = state.statistics.counts / n
     spread = np.sqrt(np.maximum(share * (1.0 - share), 1.0 / n**2))
     return np.asarray((together - np.outer(share, share)) / np.outer(spread, spread))

@@ -58,7 +58,7 @@ class ResidualTask(NamedTuple):
     observations: Observations
     mean: FloatArray
     intercept: FloatArray
-    codes: npt.NDArray[np.uint8]
+    codes: npt.NDArray[Any]
     unit: FloatArray
 
 
@@ -68,7 +68,7 @@ def residual_task(context: Context, state: MEIBPState) -> ResidualTask:
         context.observations,
         state.factors.mean,
         state.intercept.mean,
-        state.assignments,
+        state.codes,
         residual_unit(state),
     )
 

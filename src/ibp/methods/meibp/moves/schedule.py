@@ -52,17 +52,17 @@ class Tried(NamedTuple):
         return {"move": self.name, "move_gain": self.gain}
 
 
-def moves_left(state: MEIBPState) -> bool:
+def moves_left(method: MEIBPMethod, state: MEIBPState) -> bool:
     """Whether there is a move that has not failed since something changed."""
-    return state.next_move < len(MOVES)
+    return state.next_move < len(method.kinds_of_moves)
 
 
 def try_next(method: MEIBPMethod, context: Context, state: MEIBPState) -> Tried:
     """Try moves in their turn until one is accepted or Z may have to move first."""
     worth = worthwhile(method, context, state)
     tried = Tried()
-    while moves_left(state) and not tried.name:
-        move = MOVES[state.next_move]
+    while moves_left(method, state) and not tried.name:
+        move = method.kinds_of_moves[state.next_move]
         walks = isinstance(move, Reheating)
         if walks:
             plan_walk(state)
@@ -90,7 +90,7 @@ def try_next(method: MEIBPMethod, context: Context, state: MEIBPState) -> Tried:
             state.next_move = 0 if again else state.next_move + 1
         if walks:
             break
-    if not moves_left(state):
+    if not moves_left(method, state):
         finish(method, context, state)
     return tried
 
