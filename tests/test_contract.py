@@ -38,6 +38,7 @@ QUICK = {
     "t-ugibbs": {"max_iter": 12, "thin": 2, "factors": "gaussian"},
     "bs-ibp": {"beam_width": 3, "max_iter": 2},
     "inmf": {"max_iter": 60},
+    "meibp-weighted": {"codes": "weighted", "max_iter": 30},
 }
 SAME_CLASS_AGAIN = {"meibp-default", "meibp+aibp"}  # with other settings of the paper
 CARD = {label: card for card in CARDS.values() for label in card.labels}
@@ -114,7 +115,7 @@ def test_attributes_have_the_shapes_that_they_should(fitted, name):
     k = model.n_components_
     assert model.components_.shape == (k, d)
     assert model.intercept_.shape == (d,)
-    assert np.shape(model.noise_std_) == ((d,) if name == "meibp" else ())
+    assert np.shape(model.noise_std_) == ((d,) if name.startswith("meibp") else ())
     assert np.all(model.noise_std_ > 0)
     assert np.isfinite(model.evidence_)
     assert model.n_iter_ == len(model.history_["evidence"]) > 0
@@ -137,7 +138,8 @@ def test_attributes_have_the_shapes_that_they_should(fitted, name):
     if name in SOFT:
         assert ((codes >= 0) & (codes <= 1)).all()
         np.testing.assert_array_equal(model.assignments_, model.codes_ > 0.5)
-    assert codes.dtype == (np.uint8 if name in BINARY - SOFT else np.float64)
+    whether = name in BINARY - SOFT and not model.real_codes
+    assert codes.dtype == (np.uint8 if whether else np.float64)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -422,7 +424,7 @@ def test_every_label_fits(label):
     model = ibp.fit(X - X.min(), method=label, n_components=K, **settings)
     assert model.transform(X - X.min()).shape[0] == 40
     assert label in repr(METHODS[label])
-    if label not in ("meibp-default", "bnmf"):
+    if label not in ("meibp-default", "meibp-weighted", "bnmf"):
         assert not model.learn_hyperparameters
         assert model.alpha_ == 3.0
     if label in UNBOUNDED:

@@ -113,6 +113,7 @@ def test_scikit_learn_contract(estimator, check):
 def test_parameters_of_the_issue():
     assert MEIBP().get_params() == {
         "n_components": None,
+        "codes": "binary",
         "fit_intercept": True,
         "alpha": 3.0,
         "noise": "per_column",

@@ -367,7 +367,7 @@ def test_file_is_a_plain_archive(model, saved, tmp_path):
     assert packed.shape == (45, 1)
     header = json.loads(arrays["header"].tobytes().decode("utf-8"))
     assert header["format"] == "ibp-model"
-    assert header["version"] == VERSION == 5
+    assert header["version"] == VERSION == 6
     assert header["class"] == "MEIBP"
     for name in BY_COLUMN:
         assert arrays[name].shape == (5,)

@@ -22,7 +22,7 @@ from ibp.errors import InvalidValueError, ModelFileError
 from ibp.registry import CARDS, card_of
 
 FORMAT = "ibp-model"
-VERSION = 5
+VERSION = 6
 
 
 class SavedArray(NamedTuple):
@@ -151,6 +151,8 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
         _complete_older(header, arrays)
     known = estimator_class._get_param_names()
     parameters = {k: v for k, v in header["parameters"].items() if k in known}
+    if header["version"] < 6 and "codes" in known:  # which knew no weights
+        arrays["weight_std_"] = np.zeros(len(arrays["components_"]))
     if header["version"] < 5 and "moves" in known:  # which knew none
         parameters["moves"] = False
     if header["version"] < 4 and "noise" in known:  # which knew no other

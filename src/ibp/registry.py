@@ -121,7 +121,11 @@ for _card in (
     Card(
         "MEIBP",
         "ibp.estimators.meibp",
-        {"meibp": Preset({}, "needed", "paper"), "meibp-default": Preset({})},
+        {
+            "meibp": Preset({}, "needed", "paper"),
+            "meibp-default": Preset({}),
+            "meibp-weighted": Preset({"codes": "weighted"}),
+        },
         "MEIBP",
         "finds yes/no features with nonnegative patterns by climbing the evidence",
     ),

@@ -147,9 +147,15 @@ class BinaryFeatureModel(LatentFeatureModel):
         """Draw factors from their posterior."""
         return np.asarray(rng.normal(self.components_, self.components_std_))
 
+    def _draw_codes(
+        self, assignments: npt.NDArray[np.uint8], rng: np.random.Generator
+    ) -> npt.NDArray[Any]:
+        """Codes of rows that have some features: these alone."""
+        return assignments
+
     def sample(
         self, n_samples: int = 1, random_state: Any = None
-    ) -> tuple[FloatArray, npt.NDArray[np.uint8]]:
+    ) -> tuple[FloatArray, npt.NDArray[Any]]:
         """Draw new observations from the fitted model.
 
         Each row has feature k with probability m_k / (N + 1), as the next customer of the buffet
@@ -167,8 +173,8 @@ class BinaryFeatureModel(LatentFeatureModel):
         -------
         X : ndarray of shape (n_samples, n_features)
             The observations.
-        Z : ndarray of shape (n_samples, n_components_), uint8
-            Their features.
+        Z : ndarray of shape (n_samples, n_components_)
+            Their features (uint8), or how much of each they have if codes are weighted.
         """
         check_is_fitted(self)
         if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
@@ -179,9 +185,8 @@ class BinaryFeatureModel(LatentFeatureModel):
         probability = self.feature_counts_ / (self.n_samples_fit_ + 1.0)
         assignments = (rng.random((n_samples, self.n_components_)) < probability).astype(np.uint8)
         factors = self._draw_factors(rng)
-        return sample_data(
-            assignments, factors, self.noise_std_, rng
-        ) + self.intercept_, assignments
+        codes = self._draw_codes(assignments, rng)
+        return sample_data(codes, factors, self.noise_std_, rng) + self.intercept_, codes
 
 
 class HardAssignmentModel(BinaryFeatureModel):

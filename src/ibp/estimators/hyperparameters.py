@@ -13,7 +13,13 @@ import numpy.typing as npt
 from ibp.data import Observations
 from ibp.data.units import rounding_variance
 from ibp.errors import InvalidTypeError, InvalidValueError
-from ibp.model.column_noise import ColumnHyperparameters, ColumnNoise, KnownColumns
+from ibp.model.column_noise import (
+    SHARE,
+    SHARE_FOR_WEIGHTS,
+    ColumnHyperparameters,
+    ColumnNoise,
+    KnownColumns,
+)
 from ibp.model.hyperparameters import GammaPosterior, Hyperparameters, Known
 
 FloatArray = npt.NDArray[np.float64]
@@ -91,6 +97,7 @@ def column_hyperparameters_of(
             observations.column_counts,
             rounding_variance(observations.resolution),
             given.get("noise_precision"),
+            SHARE_FOR_WEIGHTS if estimator.real_codes else SHARE,
         ),
         GammaPosterior.starting_at(
             1.0 / float(np.mean(factors**2)) if factors.size else 1.0,

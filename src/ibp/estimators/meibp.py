@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import _fit_context
+from sklearn.base import _fit_context, clone
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 
 from ibp.data import ColumnUnits, Observations, RowSource, Summary
 from ibp.data.units import rounding_variance
@@ -21,7 +23,13 @@ from ibp.estimators.hyperparameters import (
     hyperparameters_of,
     intercept_std_of,
 )
-from ibp.estimators.starting import check_codes, check_limit, check_numbers, start_of_fitted
+from ibp.estimators.starting import (
+    check_codes,
+    check_limit,
+    check_numbers,
+    start_of_fitted,
+    starting_point,
+)
 from ibp.model import truncated_normal
 from ibp.model.ibp_prior import EQUIVALENCE_CLASSES
 from ibp.persistence import SavedArray
@@ -44,6 +52,10 @@ class MEIBP(HardAssignmentModel):
         The most features that there may be; None for no limit. Features that no row uses, or that
         cost more evidence than they explain, are dropped. A fit that ends at its limit says so,
         with what one more feature would gain (see ``limit_gain_``).
+    codes : {"binary", "weighted"}, default="binary"
+        Whether a row has a feature or not, and no more; or also how much of it, a weight about 1
+        whose spread is learned for each feature (see ``weight_std_``). With weighted codes rows are
+        searched in another way, and `optimizer`, `node_budget` and `row_start` do not count.
     fit_intercept : bool, default=True
         Whether each column has a signed offset, learned with the factors. Without it the model is
         the paper's, and the data should have their minimum at 0.
@@ -93,7 +105,10 @@ default="exact"
         D, "sigma": K x D}``, the last two being the locations and scales of the factors' truncated
         Gaussians, with ``"intercept"`` (D numbers) if there is one. Or another model fitted to the
         same rows, whose noise_std_ and factor_std_ are then where learning starts unless others
-        are given.
+        are given. With weighted codes a nonnegative factorisation competes with the spectral start,
+        ``"random"`` is that factorisation alone, and a dict is ``{"Z": N x K}`` or ``{"Z": N x K,
+        "A": K x D}``, of binary or of nonnegative codes such as NMF's, with ``"intercept"`` if
+        there is one.
     block_size : int or "auto", default="auto"
         How many rows are optimised between two refreshes of the factors. Rows of a block are
         optimised in parallel. 1 is the paper's schedule: the best ascent per sweep and the slowest
@@ -102,7 +117,8 @@ default="exact"
         Whether each sweep visits the rows in a new random order.
     moves : bool, default=True
         Whether features are added, removed, merged, split and exchanged between sweeps, and the
-        noise raised for a while to rearrange many at a time. A move is kept only if it raises the
+        noise raised for a while to rearrange many at a time (with weighted codes, what all rows
+        have of a feature left to the intercept instead). A move is kept only if it raises the
         evidence. False is the paper's algorithm: quicker, but features can only be dropped, so that
         their number hangs on the start.
     max_iter : int, default=1000
@@ -142,6 +158,13 @@ default="exact"
         The offset of each column, E[b]; zeros without `fit_intercept`.
     assignments_ : ndarray of shape (n_samples, n_components_), uint8
         Z: the features of the training rows. Not there if the model was saved without.
+    codes_ : ndarray of shape (n_samples, n_components_)
+        What the components are multiplied by for the training rows: `assignments_` or, with
+        weighted codes, the expected weights where a row has a feature and 0 where it does not. Not
+        there if the model was saved without.
+    weight_std_ : ndarray of shape (n_components_,)
+        How far the weights of each feature spread about 1: 0 for a feature that rows have or lack,
+        and nothing between. All zeros with binary codes.
     n_components_ : int
         Number of features found.
     feature_counts_ : ndarray of shape (n_components_,)
@@ -163,7 +186,7 @@ default="exact"
         The evidence lower bound.
     evidence_parts_ : dict
         Its parts: likelihood, assignment_prior, factor_prior, factor_entropy, intercept,
-        hyperparameters.
+        hyperparameters and, with weighted codes, weights.
     baseline_evidence_ : float or None
         The same bound of a model without any feature: what is above it, the features gain. None in
         models saved by older versions.
@@ -216,6 +239,7 @@ default="exact"
     True
     """
 
+    codes: Literal["binary", "weighted"]
     prior: Literal["shifted", "lof"]
     noise: Literal["per_column", "shared"]
     block_size: int | Literal["auto"]
@@ -225,6 +249,7 @@ default="exact"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = (
         HardAssignmentModel._parameter_constraints
         | {
+            "codes": [StrOptions({"binary", "weighted"})],
             "noise": [StrOptions({"per_column", "shared"})],
             "noise_std": [Interval(Real, 0, None, closed="neither"), "array-like", None],
             "factor_std": [Interval(Real, 0, None, closed="neither"), "array-like", None],
@@ -249,12 +274,17 @@ default="exact"
     saved_arrays: ClassVar[dict[str, SavedArray]] = {
         "factor_location_": SavedArray(np.float64, "KD"),
         "factor_scale_": SavedArray(np.float64, "KD", negative=False),
+        "weight_std_": SavedArray(np.float64, "K", negative=False),
+    }
+    saved_rows: ClassVar[dict[str, SavedArray]] = {
+        "weights_": SavedArray(np.float64, "NK", negative=False)
     }
 
     def __init__(
         self,
         n_components: int | None = None,
         *,
+        codes: Literal["binary", "weighted"] = "binary",
         fit_intercept: bool = True,
         alpha: float = 3.0,
         noise: Literal["per_column", "shared"] = "per_column",
@@ -318,8 +348,8 @@ default="exact"
         return cls(n_components, **(settings | changes))
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit_transform(self, X: Any, y: Any = None, **unsupported: Any) -> npt.NDArray[np.uint8]:
-        """Fit, and return the features of the training rows: ``assignments_``.
+    def fit_transform(self, X: Any, y: Any = None, **unsupported: Any) -> npt.NDArray[Any]:
+        """Fit, and return the features of the training rows: ``codes_``.
 
         That is what the fit found for all rows together; `transform` places each row anew with
         the others frozen. A fit that has converged searches as well as `transform` does, so that
@@ -336,19 +366,23 @@ default="exact"
 
         Returns
         -------
-        ndarray of shape (n_samples, n_components_), uint8
-            1 where a row has a feature.
+        ndarray of shape (n_samples, n_components_)
+            1 (uint8) where a row has a feature; with weighted codes, how much of it.
         """
         self._fit(X, unsupported)
-        return self.assignments_.copy()
+        return self.codes_.copy()
+
+    @property
+    def codes_(self) -> npt.NDArray[Any]:
+        """What the components are multiplied by for the training rows."""
+        return self.assignments_ if self.codes == "binary" else self.weights_
 
     def _method(self, observations: Observations) -> Any:
-        from ibp.methods.meibp.method import MEIBPMethod  # compiled code: loaded when it is needed
-
+        method = self._method_class()
         start, n_components = self._start(observations)
         find = column_hyperparameters_of if observations.has_units else hyperparameters_of
         hyperparameters = find(self, observations, n_components)
-        return MEIBPMethod(
+        return method(
             start,
             hyperparameters,
             intercept_std=intercept_std_of(self, observations, hyperparameters.noise_std),
@@ -362,6 +396,16 @@ default="exact"
             limit=None if self.n_components is None else int(self.n_components),
             tol=float(self.tol),
         )
+
+    def _method_class(self) -> Any:
+        """The class of the method; compiled code, loaded when it is needed."""
+        if self.codes == "weighted":
+            from ibp.methods.weighted.method import WeightedMethod
+
+            return WeightedMethod
+        from ibp.methods.meibp.method import MEIBPMethod
+
+        return MEIBPMethod
 
     def _units(self, source: RowSource, summary: Summary, centre: Any) -> ColumnUnits | None:
         if self.noise == "per_column":
@@ -388,6 +432,10 @@ default="exact"
         self.factor_scale_ = from_layout(state.factors.scale * unit, fill=SMALLEST_STD)
         self.assignments_ = state.assignments
         self.feature_counts_ = state.statistics.counts
+        self.weight_std_ = np.zeros(state.n_components)
+        if self.codes == "weighted":
+            self.weight_std_ = state.weights.std
+            self.weights_ = state.weights.mean.astype(np.float64)
         self.resolution_: Any = 0.0
         if observations.has_units:
             self.resolution_ = from_layout(observations.resolution * unit)
@@ -405,6 +453,8 @@ default="exact"
         self.baseline_evidence_: float | None = float(bare)
         self.limit_gain_: float | None = state.limit_gain
         self.evidence_parts_ = {name: float(value) for name, value in vars(evidence).items()}
+        if self.codes == "binary":
+            del self.evidence_parts_["weights"]
 
     def _warn_about_fit(self, result: Any) -> None:
         super()._warn_about_fit(result)
@@ -421,10 +471,79 @@ default="exact"
         rounding = rounding_variance(self.resolution_)
         return np.sqrt(np.maximum(self.noise_std_**2 - rounding, rounding))
 
+    @property
+    def real_codes(self) -> bool:
+        """Whether rows have features to some degree."""
+        return self.codes == "weighted"
+
+    def _training_codes(self) -> npt.NDArray[Any]:
+        return self.codes_
+
+    def _frozen(self, **known: Any) -> Any:
+        if self.codes == "binary":
+            return super()._frozen(**known)
+        from ibp.methods.weighted.assign import FrozenWeights  # compiled code: loaded late
+
+        own = {
+            "mean": self.components_,
+            "variance": self.components_std_**2,
+            "offset": self.intercept_,
+            "counts": self.feature_counts_,
+            "noise_std": self.noise_std_,
+            "weight_std": self.weight_std_,
+            "predictive_std": self._predictive_std(),
+        }
+        return FrozenWeights(**(own | known), n_samples=self.n_samples_fit_)
+
     def _draw_factors(self, rng: np.random.Generator) -> npt.NDArray[np.float64]:
         """Draw factors from q(A)."""
         uniforms = rng.random(self.factor_location_.shape)
         return truncated_normal.sample(self.factor_location_, self.factor_scale_, uniforms)
+
+    def _draw_codes(
+        self, assignments: npt.NDArray[np.uint8], rng: np.random.Generator
+    ) -> npt.NDArray[Any]:
+        if self.codes == "binary":
+            return assignments
+        spread = np.where(self.weight_std_ > 0, self.weight_std_, 1.0)
+        drawn = truncated_normal.sample(1.0, spread, rng.random(assignments.shape))
+        return np.asarray(assignments * np.where(self.weight_std_ > 0, drawn, 1.0))
+
+    def weights_gain(self, X: Any) -> float:
+        """What weighted codes would gain, in nats of evidence, as far as one sweep tells.
+
+        Every weight begins at one, which is the model with binary codes but for the prior of each
+        column's noise (see `ibp.model.column_noise`), and one sweep follows. What it gains is told
+        under that prior, which makes the evidence itself a little lower.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The training data.
+
+        Returns
+        -------
+        float
+            By how much the bound of the evidence rises; 0 for a model that has weights.
+        """
+        from ibp.blas import single_threaded_blas
+        from ibp.methods.context import Context
+
+        check_is_fitted(self)
+        if self.n_components_ == 0 or self.codes == "weighted":
+            return 0.0
+        weighted = clone(self).set_params(
+            codes="weighted", init=self, n_components=None, moves=False
+        )
+        with weighted._executor() as executor, single_threaded_blas(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the fit has said what there is to say of X
+            observations = weighted._observe_training_data(X, executor)
+            method = weighted._method(observations)
+            context = Context(observations, np.random.default_rng(0), executor)
+            state = method.init(context)
+            before = method.evidence(context, state).total
+            method.improve(context, state)
+            return float(method.evidence(context, state).total - before)
 
     def _start(self, observations: Observations) -> tuple[Any, int]:
         """The start, and the number of features to expect."""
@@ -435,6 +554,8 @@ default="exact"
         )
         from ibp.methods.meibp.random_start import RandomStart
 
+        if self.codes == "weighted":
+            return self._weighted_start(observations)
         if isinstance(self.init, str):
             if self.init == "random" and self.n_components is not None:
                 return RandomStart(int(self.n_components)), int(self.n_components)
@@ -451,6 +572,22 @@ default="exact"
             start = self._start_from_model(self.init, observations)
         check_limit(start, self.n_components)
         return start, start.n_components
+
+    def _weighted_start(self, observations: Observations) -> tuple[Any, int]:
+        """The same for weighted codes."""
+        from ibp.methods.weighted.start import CompetingStart, KnownStart
+
+        if isinstance(self.init, str):
+            sampled = CompetingStart(self.n_components, self.init)
+            return sampled, sampled.most_components(observations.n_samples)
+        known = starting_point(self, observations)
+        assert known is not None
+        check_limit(known, self.n_components)
+        weight_std = (
+            self.init.weight_std_ if getattr(self.init, "codes", "") == "weighted" else None
+        )
+        start = KnownStart(known.codes, known.factors, known.intercept, weight_std)
+        return start, max(start.n_components, 1)
 
     def _start_from_model(self, model: Any, observations: Observations) -> Any:
         from ibp.methods.meibp.automatic_start import CodesStart
