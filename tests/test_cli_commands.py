@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
@@ -30,8 +31,10 @@ from ibp.cli.summary import summarize_fit
 from ibp.cli.words import duration, number, printable
 from ibp.errors import InputError, counted
 from ibp.files.table import Table
+from ibp.report import wording
 from ibp.report.content import gather
 from terminal import check_refusal, events_of
+from test_report import fit_weighted, make_weighted
 
 COMMANDS = ("fit", "transform", "report", "compare", "info", "simulate", "demo")
 Finished = namedtuple("Finished", "returncode stdout stderr")
@@ -99,6 +102,7 @@ def test_no_command_is_a_question_for_help(call):
         (["fit", "data.csv", "--method", "mibp"], "there is no method 'mibp'"),
         (["compare", "data.csv", "--methods", "meibp,x"], "there is no method 'x'"),
         (["compare", "data.csv", "--methods", " , "], "name at least one method of meibp-default"),
+        (["fit", "data.csv", "--codes", "real"], "no codes 'real'; choose from binary, weighted"),
         (["fit", "data.csv", "--set", "alpha"], "NAME=VALUE"),
         (["fit", "data.csv", "--seed", "4294967296"], "4294967295"),
         (["compare", "data.csv", "--minutes", "inf"], "--minutes"),
@@ -112,13 +116,15 @@ def test_arguments_that_make_no_sense(call, arguments, words):
 
 
 def test_help_and_completion_know_the_labels():
-    labels = "meibp-default meibp f-vibp i-vibp aibp t-aibp ugibbs t-ugibbs bs-ibp inmf bnmf"
-    assert options.method_labels() == [*labels.split(), "meibp+aibp"]
+    labels = "meibp-default meibp meibp-weighted f-vibp i-vibp aibp t-aibp ugibbs t-ugibbs bs-ibp"
+    assert options.method_labels() == [*labels.split(), "inmf", "bnmf", "meibp+aibp"]
     for command in ("fit", "compare"):
         printed = CliRunner().invoke(app, [command, "--help"], terminal_width=100).stdout
         words = printed.replace("\N{BOX DRAWINGS LIGHT VERTICAL}", " ").split()
         assert ", ".join(options.method_labels()) in " ".join(words)
-    assert options.complete_method("meibp") == ["meibp-default", "meibp", "meibp+aibp"]
+    found = ["meibp-default", "meibp", "meibp-weighted", "meibp+aibp"]
+    assert options.complete_method("meibp") == found
+    assert options.complete_codes("w") == ["weighted"]
     assert options.complete_methods("meibp,aibp,i") == ["meibp,aibp,i-vibp", "meibp,aibp,inmf"]
     assert "meibp,aibp" not in options.complete_methods("aibp,a")
 
@@ -178,6 +184,7 @@ def test_fit_for_machines(call, folder):
     assert result["held_out"] == model.notes_["held_out"]
     assert 0.4 < result["variance_explained"] < 1  # a third of the columns are nothing but noise
     assert set(model.notes_) == {
+        "weights_gain",
         "data",
         "method",
         "versions",
@@ -280,6 +287,8 @@ def test_methods_of_the_paper_expect_a_zero_minimum(call, folder):
         (["--set", "aplha=1"], ["no setting 'aplha'", "alpha"]),
         (["--set", "n_init=3"], ["--restarts"]),
         (["--method", "bnmf", "-k", 3, "--no-moves"], ["bnmf makes no moves", "Leave out --no-mo"]),
+        (["--set", "codes=weighted"], ["Use --codes instead"]),
+        (["--method", "bnmf", "-k", 3, "--codes", "weighted"], ["bnmf has codes of one kind only"]),
         (["--set", "callbacks=3"], ["no setting 'callbacks'"]),
         (["--image-shape", "5x5"], ["5x5 has 25 pixels", "36 columns"]),
         (["-o", "nowhere/model.ibp"], ["no folder nowhere"]),
@@ -409,6 +418,77 @@ def test_real_codes_have_no_confidence(call, folder):
     refused = call("transform", "real.ibp", "data.npy", "-o", "r.csv", "--confidence", "c.csv")
     check_refusal(refused, "real.ibp is a BNMF")
     assert call("transform", "real.ibp", "data.npy", "-o", "r.csv").returncode == 0
+
+
+@pytest.fixture(scope="module")
+def weights(folder):
+    """Rows that have more or less of two features."""
+    X = make_weighted()
+    write_csv(folder / "weights.csv", X, [f"c{j}" for j in range(16)])
+    return X
+
+
+@pytest.mark.parametrize("chosen", [("--codes", "weighted"), ("--method", "meibp-weighted")])
+def test_fit_finds_weights_and_says_so(call, folder, weights, chosen):
+    fit = ("fit", "weights.csv", "-o", "w.ibp", "-k", 4, *chosen, "--no-moves", "--force")
+    result = events_of(call(*fit, "--json").stdout)[-1]
+    model = ibp.load(folder / "w.ibp")
+    assert model.codes == "weighted" and not model.moves
+    assert result["codes"] == "weighted" and result["weight_std"] == model.weight_std_.tolist()
+    assert result["features_per_row"] == pytest.approx(model.assignments_.sum(axis=1).mean())
+    shown = call(*fit).stdout
+    weights_of = wording.with_weights(4, (model.weight_std_ >= 0.05).sum())
+    assert shown.startswith(f"4 features, {weights_of}, in 60 rows and 16 columns\n")
+    lines = [line for line in shown.splitlines() if "% of rows" in line]
+    for line in lines:
+        k = int(line.split()[0])
+        assert f"{model.feature_counts_[k] / 60:.0%} of rows   " in line
+        assert f"   {wording.weights(model.weight_std_[k])} " in line
+    assert len(lines) == 4 and "how much of which features rows have" in shown
+    pictured = call(*fit, "--image-shape", "4x4").stdout
+    assert "in how many rows, and how far weights vary" in pictured
+    captions = [caption.strip() for caption in re.split(r"\n|  ", pictured)]
+    for k, spread in enumerate(model.weight_std_):
+        caption = f"{k}: {model.feature_counts_[k] / 60:.0%}"
+        assert caption + (f" ±{spread:.0%}" if spread >= 0.05 else "") in captions
+
+
+def test_info_of_weights(call, folder, weights):
+    model = fit_weighted(weights)
+    model.weight_std_ = np.array([0.0, 0.04, 0.3, 2.0])
+    model.save(folder / "informed.ibp", overwrite=True)
+    about = events_of(call("info", "informed.ibp", "--json").stdout)[-1]
+    assert about["codes"] == "weighted" and about["weight_std"] == model.weight_std_.tolist()
+    shown = call("info", "informed.ibp").stdout
+    said = ", ".join(f"{spread:.2g}" for spread in model.weight_std_)
+    assert f"weight std         {said}; 2 of them with weights\n" in shown
+    assert "codes              weighted" in shown
+    binary = call("info", "model.ibp").stdout
+    assert "codes              binary" in binary and "weight" not in binary
+
+
+def test_transform_writes_weights_and_how_sure_they_are(call, folder, weights):
+    model = fit_weighted(weights)
+    model.save(folder / "placing.ibp", overwrite=True)
+    np.save(folder / "new.npy", weights[:20])
+    written = ("-o", "new-codes.csv", "--confidence", "new-sure.npy", "--force")
+    finished = call("transform", "placing.ibp", "new.npy", *written)
+    assert finished.returncode == 0
+    codes = np.loadtxt(folder / "new-codes.csv", delimiter=",", skiprows=1)
+    np.testing.assert_array_equal(codes, model.transform(weights[:20]))
+    assert ((codes > 0) & (codes < 0.5)).any()
+    sure = np.load(folder / "new-sure.npy")
+    np.testing.assert_array_equal(sure, model.confidence(weights[:20]))
+    assert f"20 rows, 4 features, {(codes > 0).sum(axis=1).mean():.1f} per row" in finished.stdout
+
+
+def test_weights_are_compared_by_their_label(call, folder, weights):
+    methods = ("--methods", "meibp-weighted", "--minutes", 0.05, "-k", 4, "--json", "--force")
+    finished = call("compare", "weights.csv", "-o", "w.html", *methods)
+    assert finished.returncode == 0
+    assert [place["method"] for place in events_of(finished.stdout)[-1]["ranking"]] == [
+        "meibp-weighted"
+    ]
 
 
 def test_info(call, folder):

@@ -27,6 +27,7 @@ from ibp.comparison import ComparedFit, Comparison, compare
 from ibp.plots.reconstruction_plot import Decomposition, Term, draw_strip
 from test_contract import BINARY, NAMES, SAMPLERS, estimator
 from test_import import LOADED, run_python
+from test_report import fit_weighted, make_weighted
 
 SHAPE = (3, 4)
 
@@ -278,6 +279,22 @@ def test_assignments_of_soft_models_are_probabilities(models, ax):
     assert ax.images[0].get_clim() == (0.0, 1.0)
 
 
+def test_assignments_with_weights_are_the_darker_the_more_there_is(ax):
+    model = fit_weighted(make_weighted())
+    plots.assignments(model, order=None, ax=ax)
+    assert np.array_equal(pictures(ax)[0], model.codes_)
+    low, high = ax.images[0].get_clim()
+    assert low == 0.0 and 1.0 < high < model.codes_.max()  # which one large weight does not set
+    for codes in (model, model.codes_):
+        ax.clear()
+        plots.assignments(codes, ax=ax)
+        on = pictures(ax)[0] > 0  # whatever the weight is
+        assert (np.diff(on.sum(axis=0)) <= 0).all()
+        assert sorted(map(tuple, on), reverse=True) == list(map(tuple, on))
+    labels = [int(label.get_text()) for label in ax.get_xticklabels()]
+    assert np.array_equal(model.feature_counts_[labels], on.sum(axis=0))
+
+
 def test_assignments_may_be_sparse(ax):
     Z = np.eye(3)
     plots.assignments(sparse.csr_array(Z), order=None, ax=ax)
@@ -335,6 +352,22 @@ def test_pictures_of_a_row_add_up(model, ax):
     # One step of colour is one step of value in all.
     spans = [np.ptp(image.get_clim()) for image in ax.images[:2] + ax.images[3:]]
     assert np.allclose(spans, spans[0])
+
+
+def test_features_times_their_weights_add_up(ax):
+    X = make_weighted()
+    model = fit_weighted(X)
+    varying = (model.codes_ > 0) & (np.abs(model.codes_ - 1.0) > 0.05)
+    row = int(np.argmax(varying.sum(axis=1)))
+    plots.reconstruction(model, X, row, image_shape=(4, 4), ax=ax)
+    _, rebuilt, offset, *parts = pictures(ax)
+    codes = model.transform(X[[row]])
+    assert np.allclose(rebuilt.ravel(), model.inverse_transform(codes)[0])
+    assert np.allclose(offset + np.sum(parts, axis=0), rebuilt)
+    labels = texts(ax)
+    for k in np.flatnonzero(varying[row]):
+        assert f"{codes[0, k]:.2f} of {k}" in labels
+        assert any(np.allclose(part.ravel(), codes[0, k] * model.components_[k]) for part in parts)
 
 
 def test_many_features_are_summed_up(models, ax):

@@ -22,6 +22,7 @@ from ibp.data import as_source
 from ibp.errors import EndingWarning, counted
 from ibp.registry import CARDS, DEFAULT_METHOD
 from ibp.report import reading, wording
+from ibp.report.codes import WeightCounts, about_codes
 from ibp.report.content import gather
 from ibp.report.encoding import clean_name, plain_number, script_json
 from ibp.report.notes import Notes
@@ -53,10 +54,39 @@ def make_data(n=60, d=9, missing=0.0, seed=0):
     return X
 
 
+def make_weighted(n=60, d=16, seed=0):
+    """Four features, of two of which rows have more or less."""
+    rng = np.random.default_rng(seed)
+    A = np.kron(np.eye(4), np.ones(d // 4)) * 2.0
+    Z = rng.random((n, 4)) < 0.5
+    weights = np.where(np.arange(4) < 2, rng.gamma(4.0, 0.25, (n, 4)), 1.0)
+    return (Z * weights) @ A + 1.0 + rng.normal(0.0, 0.2, (n, d))
+
+
+def fit_weighted(X, **settings):
+    settings = {"n_components": 4, "max_iter": 20, "random_state": 0, "n_jobs": 1} | settings
+    return MEIBP(codes="weighted", moves=False, **settings).fit(X)
+
+
+@pytest.fixture(scope="module")
+def weighted():
+    """A fit with features of both kinds, and small weights."""
+    X = make_weighted()
+    model = fit_weighted(X)
+    n_varying = (model.weight_std_ >= 0.05).sum()
+    assert 0 < n_varying < model.n_components_ and (model.codes_[model.codes_ > 0] < 0.5).any()
+    return model, X
+
+
 @pytest.fixture(scope="module")
 def fitted():
     X = make_data(missing=0.1)
     return MEIBP(4, random_state=0, n_init=3, n_jobs=1).fit(X), X
+
+
+def numbers_of(content):
+    """What was measured, but for weights that a model does not have."""
+    return [(name, value) for name, value in vars(content.measured).items() if value is not None]
 
 
 def unpacked(packed, *shape):
@@ -188,11 +218,93 @@ def test_real_codes_are_correlated_as_they_are():
     assert content.code_kind == "real" and content.certainty is None
 
 
+def test_a_row_has_what_it_has_any_weight_of(weighted):
+    model, X = weighted
+    content = gather(model, X)
+    measured, codes = content.measured, model.codes_
+    assert content.code_kind == "weighted" and content.payload()["codes"] == "weighted"
+    np.testing.assert_array_equal(measured.on_counts, model.feature_counts_)
+    np.testing.assert_array_equal(measured.row_features, model.assignments_.sum(axis=1))
+    np.testing.assert_allclose(measured.correlation, np.corrcoef(codes.T), atol=1e-8)
+    np.testing.assert_allclose(measured.largest_codes, codes.max(axis=0))
+    assert content.facts().features_per_row == pytest.approx(model.assignments_.sum() / len(X))
+    summary = summarize_fit(model, None, X, None, None, 0.0)
+    assert summary.features_per_row == pytest.approx(content.facts().features_per_row)
+
+
+def test_a_model_with_weights_knows_how_sure_it_is(weighted):
+    model, X = weighted
+    content = gather(model, X)
+    right = np.where(model.assignments_, model.probabilities(X), 1.0 - model.probabilities(X))
+    assert content.certainty.mean_probability == pytest.approx(right.mean())
+    assert content.proven is None  # its search proves nothing
+
+
+def test_weights_are_counted_for_each_feature(weighted, monkeypatch):
+    model, X = weighted
+    described = gather(model, X).payload()["features"]
+    assert described["weight_std"] == pytest.approx(model.weight_std_, rel=1e-5)
+    for k, about in enumerate(described["weights"]):
+        used = model.codes_[model.codes_[:, k] > 0, k]
+        edges = np.arange(len(about["counts"]) + 1) * about["width"]
+        np.testing.assert_array_equal(about["counts"], np.histogram(used, edges)[0])
+        assert about["varies"] == (model.weight_std_[k] >= 0.05)
+    monkeypatch.setattr(reading, "BLOCK_ENTRIES", 50)
+    assert gather(model, X).payload()["features"]["weights"] == described["weights"]
+
+
+def test_histograms_of_weights_grow_with_the_weights():
+    rng = np.random.default_rng(0)
+    weights = np.sort(rng.gamma(0.3, 30.0, 1000))  # the largest come last
+    weights[::3] = 0.0
+    counts = WeightCounts(1)
+    for block in np.array_split(weights, 7):
+        counts.add(block[:, None])
+    found, width = counts.histogram(0)
+    edges = np.arange(found.size + 1) * width
+    np.testing.assert_array_equal(found, np.histogram(weights[weights > 0], edges)[0])
+    assert 8 <= found.size <= 16 and found[-1] > 0 and found.sum() == (weights > 0).sum()
+    nothing, _ = WeightCounts(1).histogram(0)
+    assert nothing.sum() == 0
+
+
+def test_codes_without_weights_have_no_charts_of_them(fitted):
+    content = gather(*fitted)
+    features = content.payload()["features"]
+    assert features["weights"] is None and features["weight_std"] is None
+    assert about_codes(content.model) == {"codes": "binary", "weight_std": None}
+
+
+@pytest.mark.parametrize(
+    ("spread", "words"),
+    [
+        (0.0, "yes or no"),
+        (0.049, "yes or no"),
+        (0.05, "varies by about 5 %"),
+        (0.3, "varies by about 30 %"),
+        (2.7, "varies by over 100 %"),
+    ],
+)
+def test_spreads_of_weights_are_put_in_words(spread, words):
+    assert wording.weights(spread) == words
+
+
+def test_how_many_features_have_weights_is_put_in_words():
+    said = {(k, n): wording.with_weights(k, n) for k, n in ((1, 0), (1, 1), (4, 0), (4, 3), (4, 4))}
+    assert list(said.values()) == [
+        "without weights",
+        "with weights",
+        "none of them with weights",
+        "3 of them with weights",
+        "all of them with weights",
+    ]
+
+
 def test_blocks_of_rows_make_no_difference(fitted, monkeypatch):
     model, X = fitted
     whole = gather(model, X).measured
     monkeypatch.setattr(reading, "BLOCK_ENTRIES", 7 * X.shape[1])
-    for name, value in vars(gather(model, X).measured).items():
+    for name, value in numbers_of(gather(model, X)):
         np.testing.assert_allclose(value, getattr(whole, name), rtol=1e-10, atol=1e-12)
 
 
@@ -203,7 +315,7 @@ def test_sparse_data_give_what_dense_ones_do(missing):
     X[rng.random(X.shape) < 0.5] = 0.0
     model = MEIBP(4, random_state=0, n_jobs=1).fit(X)
     dense, thin = gather(model, X), gather(model, sparse.csr_matrix(X))
-    for name, value in vars(dense.measured).items():
+    for name, value in numbers_of(dense):
         np.testing.assert_allclose(getattr(thin.measured, name), value, rtol=1e-9, atol=1e-9)
     np.testing.assert_array_equal(thin.row_values, dense.row_values)
     np.testing.assert_array_equal(thin.row_codes, dense.row_codes)
@@ -509,7 +621,9 @@ def facts(**changes):
         n_columns=9,
         missing=0.0,
         n_components=4,
-        real_codes=False,
+        codes="binary",
+        codes_setting="binary",
+        n_weighted=0,
         own_noise=True,
         variance_explained=0.8,
         features_per_row=1.5,
@@ -701,6 +815,9 @@ def test_the_summary_says_what_was_fitted():
     assert "1 of them is in no row at all" in said
     assert "nothing changed any more, after 12 sweeps in 1 second." in said
     assert "best of 5 restarts" in said
+    weighted = wording.summary(facts(codes="weighted", n_weighted=3), None)
+    assert "and how much of each a row has" in weighted and "yes/no" not in weighted
+    assert "It found 4 features, 3 of them with weights, which explain 80 %" in weighted
 
 
 def test_a_page_with_something_to_do_does_not_say_that_all_is_done():
@@ -729,8 +846,13 @@ def test_commands_fit_as_the_model_was_fitted():
         return item.command
 
     assert command() == "ibp fit DATA --restarts 5 -o model.ibp"
-    assert "--method aibp --restarts" in command(method="AcceleratedGibbs")
-    labelled = command(method="AcceleratedGibbs", label="t-aibp", limit=7)
+    assert "--method aibp --restarts" in command(method="AcceleratedGibbs", codes_setting=None)
+    weighted = {"codes": "weighted", "codes_setting": "weighted"}
+    assert command(**weighted) == "ibp fit DATA --codes weighted --restarts 5 -o model.ibp"
+    assert "--method meibp --codes weighted --res" in command(label="meibp", **weighted)
+    assert "--method meibp-weighted --restarts" in command(label="meibp-weighted", **weighted)
+    assert "--method meibp-weighted --codes binary" in command(label="meibp-weighted")
+    labelled = command(method="AcceleratedGibbs", label="t-aibp", limit=7, codes_setting=None)
     assert "--method t-aibp --components 7 --restarts" in labelled
     model = MEIBP(3, random_state=0, n_jobs=1).fit(make_data())
     for method, label in [("meibp", "meibp"), ("meibp-default", None), ("rm -rf", None), (3, None)]:

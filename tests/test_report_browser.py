@@ -13,12 +13,13 @@ from sklearn.datasets import load_digits
 import ibp
 from browser import launched, opened
 from ibp.report import write_comparison, write_report
+from test_report import fit_weighted, make_weighted
 from test_report_page import IMAGE, PANELS, SCRIPT, make_comparison
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
 
 NARROW, WIDE = (390, 844), (1280, 900)
-NAMES = ["digits", "table", "soft", "real", "empty", "huge"]
+NAMES = ["digits", "table", "soft", "weights", "words", "real", "empty", "huge"]
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +33,7 @@ def fits():
     """Models with their data: pictures, a table with dangerous names, codes of each kind, none."""
     digits = load_digits().data[:400] / 16.0
     blocks = ibp.datasets.make_block_images(300, noise_std=0.3, random_state=0).data
+    weights = make_weighted()
     rng = np.random.default_rng(0)
     table = (rng.random((120, 3)) < 0.4) @ np.kron(np.eye(3), [2.0, 3.0, 1.0])
     table = pd.DataFrame(table + rng.normal(0.0, 0.3, table.shape) + 1.0)
@@ -46,6 +48,8 @@ def fits():
             "digits": (ibp.MEIBP(30, max_iter=5, n_init=2, **settings).fit(digits), digits, (8, 8)),
             "table": (ibp.MEIBP(n_init=2, **settings).fit(table), table, None),
             "soft": (ibp.FiniteVIBP(6, **settings).fit(blocks), blocks, (6, 6)),
+            "weights": (fit_weighted(weights, n_init=2), weights, (4, 4)),
+            "words": (fit_weighted(weights), weights, None),
             "real": (ibp.BNMF(6, max_iter=40, **settings).fit(blocks - blocks.min()),
                      blocks - blocks.min(), None),
             "huge": (ibp.MEIBP(4, **settings).fit(blocks * 1e60), blocks * 1e60, (36, 1)),
@@ -125,17 +129,89 @@ def test_the_explorer_adds_up_to_the_inverse_transform(browser, fits, pages, nam
                 check(np.where(np.arange(codes.size) == feature, 0.0, codes))
                 toggle.press("Enter")
                 check(codes)
-            limit = 0.0 if name == "real" else 0.5
+            limit = 0.0 if model.real_codes else 0.5
             absent = np.flatnonzero(codes <= limit)
-            if absent.size:  # one that it does not have
-                if page.locator("#explorer details").get_attribute("open") is None:
-                    page.locator("#explorer summary").click()
-                page.locator(f"#explorer [data-toggle='{absent[0]}']").click()
-                check(np.where(np.arange(codes.size) == absent[0], 1.0, codes))
+            show_what_it_lacks(page)
+            switches = [k for k in absent if page.locator(f"#explorer [data-toggle='{k}']").count()]
+            if switches:  # one that it does not have
+                page.locator(f"#explorer [data-toggle='{switches[0]}']").click()
+                check(np.where(np.arange(codes.size) == switches[0], 1.0, codes))
+                page.get_by_text("Reset to what the model found").click()
+                check(codes)
+            for slider in page.locator("#explorer [data-slider]").all():  # what it has or lacks
+                feature = int(slider.get_attribute("data-slider"))
+                for amount in (0.0, 0.3 * float(slider.get_attribute("max"))):
+                    slider.fill(str(amount))
+                    check(np.where(np.arange(codes.size) == feature, amount, codes))
                 page.get_by_text("Reset to what the model found").click()
                 check(codes)
             page.get_by_role("button", name="Next row").click()
         assert shown.troubles == []
+
+
+def show_what_it_lacks(page):
+    """Open the list of features that the row lacks, which the browser fills in when it has time."""
+    lacking = page.locator("#explorer details")
+    if lacking.is_visible():  # else it has them all
+        if lacking.get_attribute("open") is None:
+            lacking.locator("summary").click()
+        lacking.locator("li").first.wait_for()
+
+
+@pytest.mark.parametrize("name", ["weights", "words", "real"])
+def test_amounts_have_sliders_that_the_keyboard_moves(browser, fits, pages, name):
+    model = fits[name][0]
+    codes = model._training_codes()
+    varies = model.weight_std_ >= 0.05 if name != "real" else np.ones(codes.shape[1], dtype=bool)
+    with opened(browser, pages[name]) as shown:
+        page = shown.page
+        row = page.evaluate("ibpReport.explorer.row()")
+        show_what_it_lacks(page)
+        assert page.locator("#explorer [data-slider]").count() == varies.sum() >= 1
+        assert page.locator("#explorer [data-toggle]").count() == (~varies).sum()
+        for k in np.flatnonzero(varies):
+            slider = page.get_by_role("slider", name=f"How much of feature {k}", exact=True)
+            assert float(slider.input_value()) == pytest.approx(codes[row, k], rel=1e-5)
+            assert float(slider.get_attribute("max")) == pytest.approx(codes[:, k].max(), rel=1e-5)
+        slider.press("End")
+        assert page.evaluate("ibpReport.explorer.codes()")[k] == pytest.approx(codes[:, k].max())
+        full = float(slider.get_attribute("aria-valuetext"))
+        assert full == pytest.approx(codes[:, k].max(), rel=0.1)
+        slider.press("ArrowLeft")
+        assert 0 < page.evaluate("ibpReport.explorer.codes()")[k] < codes[:, k].max()
+        slider.press("Home")
+        assert page.evaluate("ibpReport.explorer.codes()")[k] == 0
+        assert page.evaluate("document.activeElement.dataset.slider") == str(k)
+        assert slider.locator("xpath=..").locator(".state").inner_text() == "none"
+        slider.press("PageUp")
+        page.get_by_text("Reset to what the model found").click()
+        assert float(slider.input_value()) == pytest.approx(codes[row, k], rel=1e-5)
+        assert shown.troubles == []
+
+
+@pytest.mark.parametrize("name", ["weights", "words"])
+def test_weights_of_features_are_drawn_and_put_in_words(browser, fits, pages, name):
+    model = fits[name][0]
+    with opened(browser, pages[name]) as shown:
+        page = shown.page
+        charts = page.locator("#feature-cards .weights svg")
+        assert charts.count() == model.n_components_
+        for k, spread in enumerate(model.weight_std_):
+            card = page.locator(f"#feature-cards [data-feature='{k}']")
+            words = "yes or no" if spread < 0.05 else f"varies by about {100 * spread:.0f} %"
+            assert card.locator(".weights figcaption").inner_text() == words
+            label = card.locator(".weights svg").get_attribute("aria-label")
+            assert f"in the {model.feature_counts_[k]} rows that have it: {words}" in label
+            assert f"{model.feature_counts_[k]} rows" in card.inner_text()
+        page.locator("#feature-order").select_option("weight_std")
+        order = page.evaluate(
+            "[...document.querySelectorAll('#feature-cards [data-feature]')]"
+            ".map(card => Number(card.dataset.feature))"
+        )
+        assert order == np.argsort(-model.weight_std_, kind="stable").tolist()
+        assert shown.troubles == []
+    with opened(browser, pages["digits"]) as shown:
+        assert shown.page.locator("#feature-cards .weights").count() == 0
 
 
 def test_dangerous_names_are_only_text(browser, pages):

@@ -18,6 +18,7 @@ from ibp.report.comparison_page import render_comparison
 from ibp.report.content import gather
 from ibp.report.page import render_report
 from problems import unmoved
+from test_report import fit_weighted, make_weighted
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
 pytestmark = [
@@ -89,6 +90,41 @@ def test_every_method_has_a_page(label):
     identifiers = {attributes.get("id") for _, attributes in elements.tags}
     assert identifiers >= PANELS
     assert type(model).__name__ in page
+
+
+@pytest.mark.parametrize("image_shape", [None, (4, 4)])
+def test_words_for_weights(image_shape):
+    X = make_weighted()
+    model = fit_weighted(X)
+    model.weight_std_ = np.array([0.0, 0.04, 0.3, 2.0])
+    page = render_report(gather(model, X, image_shape=image_shape))
+    check_page(page)
+    text = " ".join(page[: page.index('id="report-data"')].split())
+    for words in (
+        "4 features, 2 of them with weights",
+        "<strong>2</strong><span>of them with weights</span>",
+        "has it with a weight about 1",
+        "how many rows have it",
+        "how much its weights vary",
+        "Which features go together",
+        "Move the sliders",
+        "a plain yes or no has a switch. ",
+        "how much of it the row has is another question",
+        "# how much of which features rows have",
+        "ibp fit DATA --codes weighted --components 4 --restarts 5",
+    ):
+        assert words in text, words
+    for words in ("yes/no", "proven", "it is on", "are on", "On together", "Switch features"):
+        assert words not in text, words
+    binary = render_report(gather(unmoved(4, random_state=0).fit(X), X))
+    for words in (
+        "yes/no features",
+        "Switch features on and off",
+        "are on together",
+        "Features on",
+    ):
+        assert words in binary, words
+    assert "weight" not in binary[: binary.index('id="report-data"')].partition("</style>")[2]
 
 
 @pytest.mark.parametrize("image_shape", [None, (1, 1)])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "ibp fit data.csv",
-    "ibp fit digits.npy --image-shape 8x8 --report digits.html",
+    "ibp fit digits.npy --codes weighted --image-shape 8x8 --report digits.html",
     "ibp fit data.csv -o model.ibp --restarts 5 --held-out 0.1 --time-limit 5m",
     "ibp fit counts.h5ad --method bnmf -k 20 --set tol=1e-5",
 )
@@ -51,6 +51,7 @@ def fit(
             callback=options.check_method,
         ),
     ] = DEFAULT_METHOD,
+    codes: options.Codes = None,
     components: options.Components = None,
     restarts: Annotated[
         int,
@@ -143,6 +144,7 @@ def fit(
             max_iter=max_sweeps,
             time_limit=time_limit,
             n_jobs=jobs,
+            codes=codes,
             no_moves=no_moves,
             **changes,
         )
@@ -188,6 +190,7 @@ def _show_what_now(
     ``reading`` are the options by which the data were read, ``arguments`` all of this command.
     """
     from ibp.cli.summary import print_path, quoted, show_next_steps
+    from ibp.report.codes import worthwhile_gain
 
     model = summary.model
     console.print()
@@ -204,18 +207,24 @@ def _show_what_now(
     if report is None:
         page = quoted(output.with_suffix(".html"))
         steps[f"ibp report {there} {here} -o {page}"] = "see the features, and how sure they are"
+    has = "how much of which features rows have"
+    has = has if model.real_codes else "which rows have which features"
     codes = quoted(output.with_name(f"{output.stem}-features.csv"))
-    steps[f"ibp transform {there} {here} -o {codes}"] = "which rows have which features"
+    steps[f"ibp transform {there} {here} -o {codes}"] = has
     if model.ending_ == "max_iter":
         again = _again(arguments, "--max-sweeps", 4 * model.max_iter)
         steps[again] = "go on until it converges"
+    gain = worthwhile_gain(model, model.notes_.get("weights_gain"))
+    if gain is not None:
+        again = _again(arguments, "--codes", "weighted")
+        steps[again] = f"how much of a feature, not only whether: gains {gain:,.0f} nats at once"
     if model.n_init == 1:
         again = _again(arguments, "--restarts", SUGGESTED_RESTARTS)
         steps[again] = "another start may find other features: see which come back"
     show_next_steps(console, steps)
 
 
-def _again(arguments: Sequence[str], option: str, value: int) -> str:
+def _again(arguments: Sequence[str], option: str, value: int | str) -> str:
     """The same command with one option changed, to replace the model that is there by now."""
     from ibp.cli.summary import quoted
 

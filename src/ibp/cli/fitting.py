@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # Settings that have an option of their own.
 OPTION_OF = {
+    "codes": "--codes",
     "n_components": "--components",
     "n_init": "--restarts",
     "random_state": "--seed",
@@ -33,6 +34,8 @@ OPTION_OF = {
 NOT_SET_HERE = ("callbacks",)
 # Of the time of a fit that scoring held-out entries may take.
 SCORING_SHARE = 0.1
+# With more bits than this, a sweep with weights would keep people waiting.
+MOST_CODES_TO_WEIGH = 2_000_000
 
 
 def make_estimator(
@@ -52,6 +55,8 @@ def make_estimator(
         if "moves" not in known:
             raise InputError(f"{method} makes no moves", "Leave out --no-moves")
         given["moves"] = False
+    if "codes" in given and "codes" not in known:
+        raise InputError(f"{method} has codes of one kind only", "Leave out --codes")
     for name in given:
         if name not in known:
             raise InputError(
@@ -161,9 +166,11 @@ def fit_table(
     with places_named(table), compilation_reported(reporter.compiling):
         if image_shape is not None:  # pixels have one unit, though some hardly vary
             warnings.simplefilter("ignore", UnequalScalesWarning)
-        model = estimator.fit(table.values if held_out is None else held_out.training)
-    seconds = time.perf_counter() - started
-    model.set_params(callbacks=None)
+        training = table.values if held_out is None else held_out.training
+        model = estimator.fit(training)
+        seconds = time.perf_counter() - started
+        model.set_params(callbacks=None)
+        gain = _gain_of_weights(model, training)
     scores = {}
     if held_out is not None:  # before columns have names
         error, ratio = held_out.own_errors(model)
@@ -181,12 +188,27 @@ def fit_table(
     }
     if image_shape is not None:
         model.notes_["image_shape"] = list(image_shape)
+    if gain is not None:
+        model.notes_["weights_gain"] = round(gain, 1)
     if held_out is not None:
         model.notes_["held_out"] = scores | {
             "n_entries": held_out.n_hidden,
             "fraction": float(held_out.hidden.any(axis=0).mean()),
         }
     return model, seconds
+
+
+def _gain_of_weights(model: Any, training: Any) -> float | None:
+    """What weights on the features would gain at once; None where that is not to be asked."""
+    if getattr(model, "codes", None) != "binary" or not model.learn_hyperparameters:
+        return None  # with fixed ones a fit is asked for that and no other
+    if (
+        not model.converged_
+        or model.n_components_ == 0
+        or model.assignments_.size > MOST_CODES_TO_WEIGH
+    ):
+        return None
+    return float(model.weights_gain(training))
 
 
 def save_model(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ibp.files.table import Table
 
 EXAMPLES = ("ibp info model.ibp", "ibp info data.csv", "ibp info model.ibp --json")
-SHOWN_NAMES = 8
+SHOWN_NAMES, SHOWN_SPREADS = 8, 30
 
 
 def info(
@@ -54,6 +55,8 @@ def is_model(path: Path) -> bool:
 
 
 def _about_model(model: Any) -> dict[str, Any]:
+    from ibp.report.codes import about_codes
+
     settings = {name: value for name, value in model.get_params().items() if value is not None}
     learned = ("alpha_", "noise_std_", "factor_std_")
     names = getattr(model, "feature_names_in_", None)
@@ -61,6 +64,7 @@ def _about_model(model: Any) -> dict[str, Any]:
         "kind": "model",
         "class": type(model).__name__,
         "features": model.n_components_,
+        **about_codes(model),
         "rows": model.n_samples_fit_,
         "columns": model.n_features_in_,
         "evidence": model.evidence_,
@@ -153,6 +157,16 @@ def _in_words(name: str, value: Any) -> str:
     if name == "image_shape":
         return f"{value[0]}x{value[1]}"
     if name in ("names", "row_names"):
-        more = len(value) - SHOWN_NAMES
-        return listed(value[:SHOWN_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+        return _some(value, SHOWN_NAMES)
+    if name == "weight_std":
+        from ibp.cli.summary import said_of_weights
+
+        spreads = _some([f"{spread:.2g}" for spread in value], SHOWN_SPREADS)
+        return f"{spreads}; {said_of_weights(value)}" if len(value) else "none"
     return printable(str(value))
+
+
+def _some(texts: Sequence[str], most: int) -> str:
+    """The first of some texts, and how many more there are."""
+    more = len(texts) - most
+    return listed(texts[:most]) + (f" and {more:,} more" if more > 0 else "")

@@ -16,6 +16,7 @@ from ibp.registry import DEFAULT_METHOD, METHODS
 DATA_FILES = ".npy, .npz, .csv, .tsv, .parquet, .mtx, .h5ad, or a folder of images"
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 LARGEST_SEED = 2**32 - 1
+CODES = ("binary", "weighted")
 
 
 def examples(*lines: str) -> str:
@@ -98,6 +99,18 @@ def complete_methods(incomplete: str) -> Iterable[str]:
     return [before + comma + label for label in complete_method(last) if label not in taken]
 
 
+def check_codes(codes: str | None) -> str | None:
+    """Refuse codes of a kind that there is not."""
+    if codes is not None and codes not in CODES:
+        raise typer.BadParameter(f"there are no codes {codes!r}; choose from {', '.join(CODES)}.")
+    return codes
+
+
+def complete_codes(incomplete: str) -> list[str]:
+    """Kinds of codes that begin with what is typed."""
+    return [codes for codes in CODES if codes.startswith(incomplete)]
+
+
 def file(*names: str, **more: Any) -> Any:
     """An option that names a file."""
     return typer.Option(*names, metavar="FILE", **more)
@@ -146,6 +159,19 @@ Components = Annotated[
     ),
 ]
 Jobs = Annotated[int | None, count("--jobs", help="Threads.", show_default="all cores")]
+Codes = Annotated[
+    str | None,
+    typer.Option(
+        "--codes",
+        metavar="|".join(CODES),
+        help="What a row says of each feature: that it has it or not (binary), or also how much "
+        "of it, where it has it (weighted). How far weights vary is learned, and some features may "
+        "stay a plain yes or no.",
+        callback=check_codes,
+        autocompletion=complete_codes,
+        show_default="by method",
+    ),
+]
 Seed = Annotated[
     int,
     typer.Option(

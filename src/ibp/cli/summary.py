@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SHOWN_FEATURES = 5
 SHOWN_COLUMNS = 4
+WIDEST_WEIGHTS = len("varies by about 99 %")
 ENDINGS = {
     "converged": "converged",
     "max_iter": "stopped at the limit of sweeps",
@@ -57,6 +58,13 @@ class FitSummary:
         """In which share of the rows a feature is on."""
         counts = getattr(self.model, "feature_counts_", None)
         return None if counts is None else float(counts[feature] / self.model.n_samples_fit_)
+
+    @property
+    def weight_spreads(self) -> Any:
+        """How far the weights of each feature spread; None if rows have none."""
+        from ibp.report.codes import weight_spreads
+
+        return weight_spreads(self.model)
 
     def columns_of(self, feature: int) -> list[str]:
         """The columns that a feature has most to do with."""
@@ -99,11 +107,14 @@ class FitSummary:
 
     def values(self) -> dict[str, Any]:
         """For machines."""
+        from ibp.report.codes import about_codes
+
         model = self.model
         return {
             "rows": self.table.shape[0],
             "columns": self.table.shape[1],
             "features": model.n_components_,
+            **about_codes(model),
             "evidence": model.evidence_,
             "noise_std": root_mean_square(model.noise_std_),
             "sweeps": model.n_iter_,
@@ -139,9 +150,13 @@ class FitSummary:
         """How many features there are, and what is to be said of the fit."""
         model = self.model
         n_rows, n_columns = self.table.shape
+        weights = ""
+        if self.weight_spreads is not None and model.n_components_:
+            weights = f", {said_of_weights(self.weight_spreads)},"
         console.print(
             Text.assemble(
                 (counted(model.n_components_, "feature"), "bold green"),
+                weights,
                 f" in {counted(n_rows, 'row')} and {counted(n_columns, 'column')}",
             )
         )
@@ -196,27 +211,45 @@ class FitSummary:
         print_facts(console, facts)
 
     def _show_features(self, console: Console) -> None:
-        shown = self.most_used[:SHOWN_FEATURES]
+        from ibp.report import wording
+
+        shown, spreads = self.most_used[:SHOWN_FEATURES], self.weight_spreads
         if self.image_shape is not None:
-            console.print("Most used features", style="bold")
+            numbers = "" if spreads is None else ": in how many rows, and how far weights vary"
+            console.print(f"Most used features{numbers}", style="bold")
             self.show_pictures(console, shown)
             return
         console.print("Most used features, and the columns they show in", style="bold")
         for k in shown:
             share = self.share(k)
             used = "" if share is None else f"{share:>5.0%} of rows   "
-            text = Text.assemble(f"  {k:>4}   ", (used, "cyan"), listed(self.columns_of(k)))
+            weight = ""
+            if spreads is not None:
+                weight = f"{wording.weights(spreads[k]):<{WIDEST_WEIGHTS}}   "
+            text = Text.assemble(f"  {k:>4}   ", (used, "cyan"), weight, listed(self.columns_of(k)))
             console.print(text, no_wrap=True, overflow="ellipsis")
 
     def show_pictures(self, console: Console, features: list[int]) -> None:
         """Features as pictures, each with its number and how often it is on."""
+        from ibp.report.codes import vary
+
         assert self.image_shape is not None
         images = [self.model.components_[k].reshape(self.image_shape) for k in features]
-        captions = []
+        captions, spreads = [], self.weight_spreads
         for k in features:
             share = self.share(k)
             captions.append(f"{k}" if share is None else f"{k}: {share:.0%}")
+            if spreads is not None and vary(spreads[k]):
+                captions[-1] += f" ±{min(spreads[k], 9.99):.0%}"
         print_pictures(console, images, captions)
+
+
+def said_of_weights(spreads: Any) -> str:
+    """How many of the features rows have more or less of."""
+    from ibp.report import wording
+    from ibp.report.codes import vary
+
+    return wording.with_weights(len(spreads), int(vary(spreads).sum()))
 
 
 def summarize_fit(
@@ -230,6 +263,7 @@ def summarize_fit(
     """Measure a fit on what it has seen."""
     from ibp.data.summary import summarize
     from ibp.evaluate import row_log_likelihood
+    from ibp.report.codes import features_per_row
     from ibp.report.measuring import CONSTANT
 
     summary = summarize(seen)
@@ -251,7 +285,7 @@ def summarize_fit(
     around_means = squares(*nothing, summary.means)
     left = squares(codes, model.components_, model.intercept_)
     explained = 1.0 - left / around_means if around_means > 0 else float("nan")
-    per_row = None if model.real_codes else float(codes.sum(axis=1).mean())
+    per_row = features_per_row(model, codes)
     return FitSummary(model, table, image_shape, seconds, explained, per_row, held_out)
 
 

@@ -52,6 +52,7 @@ def transform(
 ) -> None:
     """Write which rows of a data file have which features of a model.
 
+    Of weighted codes, how much of it: 0 where a row lacks a feature, and about 1 where it has it.
     Columns are matched to the model by name where both have names.
     """
     with session(quiet=quiet, json=json) as reporter:
@@ -63,7 +64,7 @@ def transform(
         fitted = load_model(reporter, model)
         if jobs is not None:
             fitted.set_params(n_jobs=jobs)
-        if confidence is not None and fitted.real_codes:
+        if confidence is not None and not hasattr(fitted, "confidence"):
             raise InputError(
                 f"is a {type(fitted).__name__}, whose rows have a feature to some degree: there is "
                 "no --confidence to write",
@@ -86,7 +87,9 @@ def transform(
             write_table(impute, filled, force=force)
             reporter.wrote(impute)
             written["imputed"] = impute
-        per_row = None if fitted.real_codes else float((codes > 0.5).sum(axis=1).mean())
+        from ibp.report.codes import features_per_row
+
+        per_row = features_per_row(fitted, codes)
 
         def show(console: Console) -> None:
             console.print(

@@ -9,8 +9,11 @@ import numpy.typing as npt
 
 from ibp.plots.canvas import SMALL, Axes, axes_for, say_only
 from ibp.plots.checks import check_model, check_option, check_positive
+from ibp.report.codes import code_kind
 
 MOST_NUMBERED = 40  # features whose numbers fit below the picture
+# Of the codes above 0, the share that is as dark as can be: a few large ones leave others pale.
+DARKEST = 0.02
 
 
 def assignments(
@@ -22,11 +25,13 @@ def assignments(
 ) -> Axes:
     """Draw the matrix Z: a line per row, a column per feature, dark where the row has it.
 
+    Where rows have more or less of a feature, it is the darker the more of it a row has.
+
     Parameters
     ----------
     model : fitted estimator or array of shape (n_samples, n_components)
         A model with the codes of its training rows, or codes themselves: zeros and ones,
-        probabilities, or other numbers that are not negative.
+        probabilities, weights, or other numbers that are not negative.
     order : {"count", "left"} or None, default="count"
         ``"count"``: features that most rows have come first, and rows with the same frequent
         features lie together. ``"left"``: the left-ordered form, features sorted by the first
@@ -53,13 +58,13 @@ def assignments(
 
     if max_rows is None:
         max_rows = max(1, int(ax.get_window_extent().height))
-    rows, columns = _sorted(codes, order)
+    rows, columns = _sorted(codes, order, weighted=_are_weights(model, codes))
     drawn, group = _averaged(codes[rows][:, columns], max_rows)
     ax.imshow(
         drawn,
         cmap="Greys",
         vmin=0.0,
-        vmax=max(1.0, float(drawn.max())),
+        vmax=_darkest(drawn),
         aspect="auto",
         interpolation="nearest",
         extent=(-0.5, n_columns - 0.5, n_rows, 0),
@@ -96,16 +101,29 @@ def _codes_of(model: Any) -> npt.NDArray[np.float64]:
     return codes
 
 
+def _are_weights(model: Any, codes: npt.NDArray[np.float64]) -> bool:
+    """Whether a row has what is not 0, however little it is."""
+    if hasattr(model, "fit"):
+        return code_kind(model) == "weighted"
+    return bool((codes > 1).any() and (codes == 0).any())  # no probability is above 1
+
+
+def _darkest(codes: npt.NDArray[np.float64]) -> float:
+    """The code from which on all are as dark as can be."""
+    used = codes[codes > 0]
+    return max(1.0, float(np.quantile(used, 1.0 - DARKEST))) if used.size else 1.0
+
+
 def _sorted(
-    codes: npt.NDArray[np.float64], order: str | None
+    codes: npt.NDArray[np.float64], order: str | None, *, weighted: bool
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The order of rows and of columns."""
-    on = codes > 0.5
+    on = codes > (0.0 if weighted else 0.5)
     rows, columns = np.arange(codes.shape[0]), np.arange(codes.shape[1])
     if order == "left":
         columns = _descending(on.T)
     elif order == "count":
-        columns = np.argsort(-codes.sum(axis=0), kind="stable")
+        columns = np.argsort(-(on if weighted else codes).sum(axis=0), kind="stable")
         rows = _descending(on[:, columns])
     return rows, columns
 

@@ -20,8 +20,8 @@ from ibp.agreement import (
     restarts_of,
 )
 from ibp.errors import InvalidValueError
-from ibp.registry import card_of
 from ibp.report import wording
+from ibp.report.codes import code_kind, vary, weight_spreads, worthwhile_gain
 from ibp.report.column_noise import ColumnNoise, column_noise_of
 from ibp.report.encoding import clean_name, packed, plain, plain_number
 from ibp.report.measuring import Measurements, measure
@@ -63,8 +63,13 @@ class ReportContent:
 
     @property
     def code_kind(self) -> str:
-        """What a code is: "binary", "probability" or "real"."""
-        return card_of(self.model).codes
+        """What a code is: "binary", "probability", "weighted" or "real"."""
+        return code_kind(self.model)
+
+    @property
+    def weight_spreads(self) -> FloatArray | None:
+        """How far the weights of each feature spread; None if codes are not weighted."""
+        return weight_spreads(self.model)
 
     @property
     def strength(self) -> FloatArray:
@@ -124,6 +129,7 @@ class ReportContent:
         if certainty is not None:
             unsure = np.argsort(-certainty.feature_toss_ups, kind="stable")[:3].tolist()
         rare = measured.on_counts < wording.FEW_ROWS
+        spreads = self.weight_spreads
         return wording.Facts(
             method=type(self.model).__name__,
             label=self.notes.method,
@@ -134,7 +140,9 @@ class ReportContent:
             missing=measured.n_missing
             / max(measured.row_counts.size * len(self.model.intercept_), 1),
             n_components=self.n_components,
-            real_codes=bool(self.model.real_codes),
+            codes=self.code_kind,
+            codes_setting=self.model.get_params().get("codes"),
+            n_weighted=0 if spreads is None else int(vary(spreads).sum()),
             own_noise=bool(np.ndim(self.model.noise_std_)),
             variance_explained=measured.variance_explained,
             features_per_row=float(measured.row_features.mean()),
@@ -158,6 +166,7 @@ class ReportContent:
             worst_row=self.row_name(int(worst[0])) if worst.size else None,
             worst_ratio=float(self.row_errors[worst[0]]) / typical if typical > 0 else 0.0,
             has_held_out=self.notes.held_out is not None,
+            weights_gain=worthwhile_gain(self.model, self.notes.weights_gain),
             proven=self.proven,
             nearly_exact=self.nearly_exact,
         )
@@ -179,6 +188,7 @@ class ReportContent:
         """Share of the rows whose code the fit proved to be the best; None if it did not try."""
         shares = self.model.history_.get("proven", ())
         searched = self.model.get_params().get("optimizer") == "exact"
+        searched = searched and self.code_kind == "binary"  # weights have a search of their own
         return float(shares[-1]) if searched and len(shares) else None
 
     @property
@@ -319,12 +329,33 @@ class ReportContent:
             "agreement": plain(restarts.agreement),
             "came_back": restarts.times_back.tolist(),
             "confidence": plain(None if certainty is None else certainty.feature_probability),
+            "largest_codes": packed(self.measured.largest_codes),
+            "weights": self._weights(),
+            "weight_std": plain(self.weight_spreads),
             "top_names": [self.column_name(column) for column in named],
             "top": [[place[c] for c in columns] for columns in top.tolist()] if named else None,
             # What stands beside the bars is in the data's units, their lengths can be compared.
             "top_values": _taken(self.model.components_, top) if named else None,
             "top_lengths": _taken(in_noise, top) if named else None,
         }
+
+    def _weights(self) -> list[dict[str, Any]] | None:
+        """How far the weights of each feature spread, and how many rows have how much of it."""
+        spreads, weights = self.weight_spreads, self.measured.weights
+        if spreads is None or weights is None:
+            return None
+        described = []
+        for k, spread in enumerate(spreads):
+            counts, width = weights.histogram(k)
+            described.append(
+                {
+                    "varies": bool(vary(spread)),
+                    "said": wording.weights(float(spread)),
+                    "counts": counts.tolist(),
+                    "width": plain_number(width),
+                }
+            )
+        return described
 
     def _pairs(self) -> dict[str, Any] | None:
         """Correlations of the commonest features, ordered so that those alike are neighbours."""

@@ -13,6 +13,7 @@ from scipy import sparse
 from ibp.blas import reconstruct, single_threaded_blas
 from ibp.evaluate import expected_entries, row_log_likelihood
 from ibp.parallel import Threads, ranges
+from ibp.report.codes import WeightCounts, is_on, weight_spreads
 from ibp.report.reading import DataReader, FloatArray, IntArray
 
 # Entries of the rows that are worked on together.
@@ -36,6 +37,8 @@ class Measurements:
     together: IntArray  # in how many rows two are, (K, K)
     correlation: FloatArray  # of being on, or of real codes; 0 where one never changes, (K, K)
     mean_codes: FloatArray  # average code of the rows that have it; 1 if none has
+    largest_codes: FloatArray  # of all rows; 1 if none has it
+    weights: WeightCounts | None  # of the rows that have a feature, if these have weights
     own_noise: bool  # whether every column has its own
 
     @property
@@ -91,6 +94,8 @@ def measure(reader: DataReader) -> Measurements:
     column_squares, column_counts = np.zeros(d), np.zeros(d, dtype=np.int64)
     means, spread = np.zeros(d), np.zeros(d)
     together, products, code_sums = np.zeros((k, k)), np.zeros((k, k)), np.zeros(k)
+    largest_codes = np.zeros(k)
+    weights = None if weight_spreads(model) is None else WeightCounts(k)
     executor = Threads(effective_n_jobs(model.n_jobs))
     for rows, matrix, codes in reader.blocks():
         # Pieces of a dense block fit the cache.
@@ -115,6 +120,9 @@ def measure(reader: DataReader) -> Measurements:
             used = codes.astype(np.float64) if model.real_codes else on
             products += used.T @ used
         code_sums += used.sum(axis=0)
+        largest_codes = np.maximum(largest_codes, codes.max(axis=0))
+        if weights is not None:
+            weights.add(used)
     on_counts = together.diagonal()
     return Measurements(
         row_squares,
@@ -128,13 +136,10 @@ def measure(reader: DataReader) -> Measurements:
         together.astype(np.int64),
         _correlation(products, code_sums, n),
         np.where(on_counts > 0, code_sums / np.maximum(on_counts, 1), 1.0),
+        np.where(largest_codes > 0, largest_codes, 1.0),
+        weights,
         noise_std.ndim > 0,
     )
-
-
-def is_on(model: Any, codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Whether a code says that its feature is there."""
-    return np.asarray(codes > (0.0 if model.real_codes else 0.5))
 
 
 @dataclass(frozen=True)

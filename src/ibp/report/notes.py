@@ -36,6 +36,7 @@ class Notes:
     versions: dict[str, str]
     fitted_at: str | None
     seconds: float | None
+    weights_gain: float | None = None  # what weights on the features would gain at once, in nats
 
     @classmethod
     def of(cls, model: Any) -> Notes:
@@ -50,6 +51,7 @@ class Notes:
             versions=_versions(notes.get("versions")),
             fitted_at=_text(notes.get("fitted_at")),
             seconds=seconds if seconds is not None and 0 <= seconds < LONGEST_FIT else None,
+            weights_gain=_number(notes.get("weights_gain")),
         )
 
 

@@ -130,6 +130,8 @@ def render_report(content: ReportContent, *, title: str | None = None) -> str:
 def _headline(facts: wording.Facts) -> list[tuple[str, str]]:
     """The large numbers: value and caption."""
     numbers = [(f"{facts.n_components:,}", "feature" if facts.n_components == 1 else "features")]
+    if facts.codes == "weighted" and facts.n_components:
+        numbers.append((f"{facts.n_weighted:,}", "of them with weights"))
     if math.isfinite(facts.variance_explained):
         whose = "a column's" if facts.own_noise else "the"
         share = wording.explained(facts.variance_explained)

@@ -10,7 +10,7 @@ from scipy.special import logit
 
 from ibp.estimators.fitting import WORTH_ANOTHER
 from ibp.registry import card_of
-from ibp.report.measuring import is_on
+from ibp.report.codes import is_on
 from ibp.report.reading import DataReader, FloatArray
 from ibp.report.sampling import sample_rows
 
@@ -43,9 +43,9 @@ class Certainty:
 
 
 def certainty_of(reader: DataReader, random_state: int) -> Certainty | None:
-    """Ask a binary model how sure it is; None where there is nothing to ask."""
+    """Ask a model how sure it is of who has what; None where there is nothing to ask."""
     model = reader.model
-    if model.real_codes or model.n_components_ == 0:
+    if not hasattr(model, "probabilities") or model.n_components_ == 0:
         return None
     rows = sample_rows(reader.n_rows, MOST_ROWS, random_state)
     matrix = reader.matrix(rows)

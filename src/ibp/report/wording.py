@@ -11,6 +11,7 @@ import numpy as np
 
 from ibp.errors import counted
 from ibp.registry import CARDS, DEFAULT_METHOD
+from ibp.report.codes import vary
 from ibp.report.trust import Limit
 
 ENDINGS = {
@@ -34,6 +35,11 @@ SHORT_ENDINGS = {
     "interrupted": "interrupted",
 }
 NOTHING = "\N{EN DASH}"
+# What a method does if its codes are weighted, in place of what its card says.
+DOES_WITH_WEIGHTS = (
+    "finds features with nonnegative patterns, and how much of each a row has, by climbing the "
+    "evidence"
+)
 # Below these a number is worth a word.
 LITTLE_EXPLAINED = 0.3
 MANY_TOSS_UPS = 0.05
@@ -106,6 +112,22 @@ def number(value: float, digits: int = 3, *, padded: bool = False) -> str:
     return f"{value:.{digits - 1}e}"
 
 
+def weights(spread: float) -> str:
+    """How far the weights of a feature spread about 1; they end at 0, and have no far end."""
+    if not vary(spread):
+        return "yes or no"
+    return f"varies by {'over 100 %' if spread > 1 else f'about {percent(spread)}'}"
+
+
+def with_weights(n_components: int, n_weighted: int) -> str:
+    """How many of the features rows have more or less of: 9 of them with weights."""
+    if n_components == 1:
+        return f"with{'' if n_weighted else 'out'} weights"
+    if n_weighted == n_components:
+        return "all of them with weights"
+    return f"{n_weighted or 'none'} of them with weights"
+
+
 def level(value: Any, digits: int = 3) -> str:
     """A number, or of one for each column the root mean square and the range."""
     values = np.atleast_1d(np.asarray(value, dtype=np.float64))
@@ -160,7 +182,9 @@ class Facts:
     n_columns: int
     missing: float
     n_components: int
-    real_codes: bool
+    codes: str  # what they are, in a word of `ibp.report.codes.code_kind`
+    codes_setting: str | None  # the parameter of that name, if there is one
+    n_weighted: int  # features that rows have more or less of, if codes are weighted
     own_noise: bool  # whether each column has a noise level of its own
     variance_explained: float
     features_per_row: float
@@ -184,8 +208,14 @@ class Facts:
     worst_row: str | None
     worst_ratio: float
     has_held_out: bool
+    weights_gain: float | None = None  # what weights would gain at once, in nats, if that is much
     proven: float | None = None  # share of the rows whose code is known to be the best
     nearly_exact: tuple[str, ...] = ()  # columns that the features leave next to no noise in
+
+    @property
+    def in_amounts(self) -> bool:
+        """Whether rows have more or less of a feature, and do not only have or lack it."""
+        return self.codes in ("weighted", "real")
 
 
 def other_restarts(n_others: int) -> str:
@@ -228,6 +258,7 @@ def summary(facts: Facts, source: str | None) -> str:
     """What was fitted, in one paragraph."""
     card = CARDS.get(facts.method)
     name, what = (card.title, card.does) if card else (facts.method, "explains rows by features")
+    what = DOES_WITH_WEIGHTS if facts.codes == "weighted" else what
     data = source or "the data"
     rows = f"{counted(facts.n_rows, 'row')} and {counted(facts.n_columns, 'column')}"
     gaps = f", {percent(facts.missing, 1)} of its entries missing" if facts.missing > 0 else ""
@@ -237,7 +268,7 @@ def summary(facts: Facts, source: str | None) -> str:
     if facts.n_components == 0:
         parts.append("It found no feature at all: every row is explained by the base alone.")
     else:
-        found = "It uses" if facts.real_codes else "It found"
+        found = "It uses" if facts.codes == "real" else "It found"
         share = facts.variance_explained
         much = ""
         if math.isfinite(share):
@@ -251,7 +282,11 @@ def summary(facts: Facts, source: str | None) -> str:
             per_row = "no row has any of them"
         elif facts.n_unused:
             per_row += f", and {facts.n_unused} of them {_is(facts.n_unused)} in no row at all"
-        parts.append(f"{found} {counted(facts.n_components, 'feature')}{much}; {per_row}.")
+        kinds = ""
+        if facts.codes == "weighted":
+            kinds = f", {with_weights(facts.n_components, facts.n_weighted)}"
+        features = f"{counted(facts.n_components, 'feature')}{kinds}"
+        parts.append(f"{found} {features}{much}; {per_row}.")
     took = "" if facts.seconds is None else f" in {seconds(facts.seconds)}"
     endings = ENDINGS if facts.settles else ENDINGS | OPEN_ENDINGS
     ended = endings.get(facts.ending, "It ended")
@@ -273,7 +308,8 @@ def advice(facts: Facts) -> list[Advice]:
 def _use(facts: Facts) -> Advice:
     command = "ibp transform model.ibp DATA -o codes.csv"
     if _about_restarts(facts).kind == "good":
-        said = "Nothing here asks for another fit. Write down which row has which feature."
+        has = "how much each row has of each" if facts.in_amounts else "which row has which"
+        said = f"Nothing here asks for another fit. Write down {has} feature."
         return Advice("good", "Use it", said, command)
     return Advice(
         "look",
@@ -310,7 +346,7 @@ def _about_features(facts: Facts) -> Iterator[Advice]:
         yield Advice(
             "look",
             f"{capital(listed(facts.rare))} {_is(len(facts.rare))} rare",
-            f"On in fewer than {FEW_ROWS} rows: more likely the oddity of a row than a "
+            f"In fewer than {FEW_ROWS} rows: more likely the oddity of a row than a "
             "pattern of the data.",
         )
 
@@ -357,6 +393,15 @@ def _about_the_fit(facts: Facts) -> Iterator[Advice]:
             "The fit had not settled when it ended; features and evidence may still change.",
             _fit_again(facts, longer.get(facts.ending, "")),
         )
+    if facts.weights_gain is not None:
+        yield Advice(
+            "look",
+            "Rows may have more or less of a feature",
+            "They have these features or lack them. Weights on the same features would gain "
+            f"{facts.weights_gain:,.0f} nats of evidence at once. Try both, and let hidden entries "
+            "tell which predicts better.",
+            _fit_again(facts, "--codes weighted"),
+        )
 
 
 def _about_trust(facts: Facts) -> Iterator[Advice]:
@@ -374,8 +419,9 @@ def _about_trust(facts: Facts) -> Iterator[Advice]:
         yield Advice(
             "look",
             "Many assignments are unsure",
-            f"{percent(facts.toss_ups)} of all yes/no answers are nearly a toss-up, above "
-            f"all in {listed(facts.unsure)}. Count on averages rather than on single rows.",
+            f"{percent(facts.toss_ups)} of all answers to whether a row has a feature are nearly a "
+            f"toss-up, above all in {listed(facts.unsure)}. Count on averages rather than on "
+            "single rows.",
         )
     if facts.n_components and facts.proven is not None and facts.proven < FEW_PROVEN:
         yield Advice(
@@ -471,7 +517,10 @@ def _fit_again(facts: Facts, options: str) -> str:
     limit = ""
     if facts.limit is not None and "--components" not in options:
         limit = f"--components {facts.limit}"
-    return " ".join(f"ibp fit DATA {method} {limit} {options} -o model.ibp".split())
+    preset = None if card is None else card.labels.get(label or DEFAULT_METHOD)
+    usual = "binary" if preset is None else preset.settings.get("codes", "binary")
+    codes = "" if facts.codes_setting in (None, usual) else f"--codes {facts.codes_setting}"
+    return " ".join(f"ibp fit DATA {method} {codes} {limit} {options} -o model.ibp".split())
 
 
 def _is(n: int) -> str:

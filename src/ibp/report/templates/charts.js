@@ -130,6 +130,25 @@ function curve(box, { values, sweeps, name, say, whole }) {
   });
 }
 
+// For a card: counts of bins that start at 0, and what is typical, 1, amid them or to their left.
+function smallHistogram({ counts, width }, label) {
+  const high = Math.max(2, counts.length * width), most = Math.max(...counts);
+  const height = 52, bottom = 38;
+  const x = (value) => `${(100 * value) / high}%`;
+  const svg = draw("svg", { class: "small", height, role: "img", "aria-label": label });
+  counts.forEach((count, i) => {
+    const tall = count ? Math.max(((bottom - 2) * count) / most, 1.5) : 0;
+    svg.append(draw("rect", { class: "column", x: x(i * width), y: bottom - tall, width: x(0.9 * width), height: tall }));
+  });
+  svg.append(
+    draw("line", { class: "axis", x1: 0, x2: "100%", y1: bottom, y2: bottom }),
+    draw("text", { x: 0, y: height - 2, text: "0" }),
+    draw("text", { x: x(1), y: height - 2, "text-anchor": "middle", text: high < 12 ? "1" : "" }),
+    draw("text", { x: "100%", y: height - 2, "text-anchor": "end", text: said(high, 2) })
+  );
+  return svg;
+}
+
 // Counts between edges, with a read-out under the pointer or the arrow keys.
 function histogram(box, { counts, edges, median }, { name, unit }) {
   const readout = make("p", { class: "readout", "aria-live": "polite" });

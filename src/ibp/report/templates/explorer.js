@@ -5,12 +5,14 @@ const explorer = (() => {
   const values = floats(rows.values);
   const codes = floats(rows.codes);
   const intercept = floats(data.intercept);
-  const onFrom = data.codes === "real" ? 0 : 0.5;
+  const mostCodes = floats(data.features.largest_codes);
+  const onFrom = inAmounts ? 0 : 0.5;
+  const isSwitch = (k) => !inAmounts || (data.features.weights !== null && !data.features.weights[k].varies);
   const hasBase = intercept.some((value) => value !== 0);
   const SHOWN_BARS = 14, MANY = 30;
   let at = 0;
   let amounts = new Float32Array(nFeatures);
-  let toggles = new Map();
+  let controls = new Map();
   let pictureTrio = null;
 
   const codesOf = (i) => codes.slice(i * nFeatures, (i + 1) * nFeatures);
@@ -169,14 +171,20 @@ const explorer = (() => {
     const changed = amounts.some((amount, k) => amount !== modelCodes[k]);
     scores.replaceChildren();
     const score = (name, value) => scores.append(make("div", {}, make("dt", { text: name }), make("dd", { text: value })));
-    score("features on", String(nOn));
+    score(inAmounts ? "features" : "features on", String(nOn));
     score(data.all_columns ? "error (root mean square)" : `error over the ${nColumns.toLocaleString("en")} columns shown`, said(error));
     if (changed) score("as the model found it", said(rootMeanSquareOf(modelCodes)));
     reset.disabled = !changed;
-    for (const [k, toggle] of toggles) {
-      const pressed = amounts[k] > onFrom;
-      toggle.setAttribute("aria-pressed", String(pressed));
-      toggle.querySelector(".state").textContent = stateText(k, pressed);
+    for (const [k, control] of controls) {
+      const on = amounts[k] > onFrom;
+      control.classList.toggle("on", on);
+      control.querySelector(".state").textContent = stateText(k, on);
+      if (isSwitch(k)) control.setAttribute("aria-pressed", String(on));
+      else {
+        const slider = control.querySelector("input");
+        slider.value = String(amounts[k]);
+        slider.setAttribute("aria-valuetext", said(amounts[k], 2));
+      }
     }
     Object.assign(body.dataset, { row: rows.numbers[at], error, on: nOn });
   }
@@ -192,39 +200,47 @@ const explorer = (() => {
   function titleOf(nOn) {
     const parts = `${nOn} ${nOn === 1 ? "feature" : "features"}`;
     if (nFeatures === 0) return "There are no features to switch: every row is the base alone.";
-    if (!nOn) return hasBase ? "No feature is on: this is the base alone" : "No feature is on";
+    const none = inAmounts ? "It has no feature" : "No feature is on";
+    if (!nOn) return hasBase ? `${none}: this is the base alone` : none;
     if (hasBase) return `The base and ${parts} add up to it`;
     return `${parts} ${nOn === 1 ? "makes" : "make"} it up`;
   }
 
-  function stateText(k, pressed) {
-    if (!pressed) return "off";
-    return data.codes === "binary" ? "on" : `× ${said(amounts[k], 2)}`;
+  function stateText(k, on) {
+    if (!isSwitch(k)) return on ? `× ${said(amounts[k], 2)}` : "none";
+    if (!on) return "off";
+    return data.codes === "probability" ? `× ${said(amounts[k], 2)}` : "on";
   }
 
-  function makeToggle(k) {
+  // A switch, or a slider from nothing to the most that any row has.
+  function makeControl(k) {
+    const head = make("span", { class: "head" }, make("span", { text: data.image ? `${k}` : `Feature ${k}` }), make("span", { class: "state" }));
     const details = data.image
       ? picture(`Feature ${k}`, componentOf(k), featureScale(componentOf(k))).canvas
       : make("span", {}, ...data.features.top[k].slice(0, 2).map((c) => make("span", { class: "muted name", text: data.features.top_names[c] })));
-    const toggle = make("button", { type: "button", class: "toggle", "data-toggle": k, "aria-pressed": "false", onclick: () => flip(k) },
-      make("span", { class: "head" }, make("span", { text: data.image ? `${k}` : `Feature ${k}` }), make("span", { class: "state" })),
-      details
-    );
-    if (data.image) toggle.setAttribute("aria-label", `Feature ${k}`);
-    toggles.set(k, toggle);
-    return make("li", {}, toggle);
+    const control = isSwitch(k)
+      ? make("button", { type: "button", class: "toggle", "data-toggle": k, "aria-pressed": "false", onclick: () => flip(k) }, head, details)
+      : make("div", { class: "toggle dial" }, head, details,
+        make("input", { type: "range", min: 0, max: mostCodes[k], step: "any", "data-slider": k, "aria-label": `How much of feature ${k}`, oninput: (event) => turn(k, Number(event.target.value)) }));
+    if (isSwitch(k) && data.image) control.setAttribute("aria-label", `Feature ${k}`);
+    controls.set(k, control);
+    return make("li", {}, control);
+  }
+
+  function turn(k, amount) {
+    amounts[k] = amount;
+    update();
   }
 
   function flip(k) {
     const code = codes[at * nFeatures + k];
-    amounts[k] = amounts[k] > onFrom ? 0 : code > onFrom ? code : 1;
-    update();
+    turn(k, amounts[k] > onFrom ? 0 : code > onFrom ? code : 1);
   }
 
   function open(i) {
     at = i;
     amounts = codesOf(i);
-    toggles = new Map();
+    controls = new Map();
     pictureTrio = null;
     if (![...select.options].some((o) => o.value === String(i))) {
       search.value = "";
@@ -241,7 +257,7 @@ const explorer = (() => {
         ? picture("Base, what every row has", intercept, baseScale()).canvas
         : make("span", { class: "muted", text: "what every row has" })));
     onList.classList.toggle("many", on.length > MANY);
-    onList.replaceChildren(...(hasBase ? [base] : []), ...on.map(makeToggle));
+    onList.replaceChildren(...(hasBase ? [base] : []), ...on.map(makeControl));
     const faintSum = others.reduce((sum, k) => sum + (amounts[k] > 0.005 ? 1 : 0), 0);
     faint.textContent = faintSum ? `${faintSum} more ${faintSum === 1 ? "has" : "have"} a probability below one half, and ${faintSum === 1 ? "adds its" : "add their"} small share.` : "";
     faint.hidden = !faintSum;
@@ -250,7 +266,7 @@ const explorer = (() => {
     off.hidden = !others.length;
     const fillOthers = () => {
       if (!off.open || offList.childElementCount) return;
-      offList.append(...others.map(makeToggle));
+      offList.append(...others.map(makeControl));
       update();
     };
     off.ontoggle = fillOthers;

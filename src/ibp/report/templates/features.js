@@ -2,6 +2,8 @@
 const components = floats(data.components);
 const nColumns = data.columns.length;
 const nFeatures = data.features.counts.length;
+// Whether rows have more or less of a feature, and do not only have or lack it.
+const inAmounts = data.codes === "weighted" || data.codes === "real";
 const FIRST_PAGE = 24, PAGE = 60;
 
 function componentOf(k) {
@@ -33,11 +35,21 @@ function topBars(k) {
   return list;
 }
 
+// How much of it rows have that have it, where rows have weights.
+function weightChart(k) {
+  if (!data.features.weights) return null;
+  const { said: inWords } = data.features.weights[k];
+  const n = data.features.counts[k];
+  if (!n) return make("p", { class: "weights empty", text: "no row has it" });
+  const label = `Weights of feature ${k} in the ${n.toLocaleString("en")} ${n === 1 ? "row that has" : "rows that have"} it: ${inWords}`;
+  return make("figure", { class: "weights chart" }, make("figcaption", { text: inWords }), smallHistogram(data.features.weights[k], label));
+}
+
 function featureCard(k) {
   const { counts, shares, agreement, came_back: back, confidence, strength } = data.features;
   const facts = make("dl", { class: "facts" });
   const fact = (name, value) => facts.append(make("div", {}, make("dt", { text: name }), make("dd", { text: value })));
-  fact("on in", `${counts[k].toLocaleString("en")} ${counts[k] === 1 ? "row" : "rows"}`);
+  fact(inAmounts ? "in" : "on in", `${counts[k].toLocaleString("en")} ${counts[k] === 1 ? "row" : "rows"}`);
   fact(data.features.strength_in_noise ? "strength, in noise" : "strength", said(strength[k], 2));
   if (agreement) {
     fact("came back", `${back[k]} of ${nRestarts - 1}`);
@@ -49,6 +61,7 @@ function featureCard(k) {
     make("div", { class: "card-head" }, make("h3", { text: `Feature ${k}` }), make("span", { class: "share", text: percent(shares[k]) })),
     data.image ? picture(`Feature ${k}`, componentOf(k), featureScale(componentOf(k))).canvas : topBars(k),
     share,
+    weightChart(k),
     facts
   );
 }

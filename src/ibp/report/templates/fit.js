@@ -43,10 +43,10 @@ if (data.pairs) {
     say(i, j) {
       const [a, b] = [features[i], features[j]];
       const onA = together[i * size + i], onB = together[j * size + j], both = together[i * size + j];
-      if (i === j) return `Feature ${a} is on in ${onA.toLocaleString("en")} rows (${percent(onA / nRows)}).`;
+      if (i === j) return `Feature ${a} is ${inAmounts ? "" : "on "}in ${onA.toLocaleString("en")} rows (${percent(onA / nRows)}).`;
       const chance = (onA * onB) / nRows;
       const lift = chance > 0 ? `, ${said(both / chance, 2)} times` : "";
-      return `Features ${a} and ${b}: on together in ${both.toLocaleString("en")} rows${lift} the ${said(chance, 3)} expected by chance; correlation ${said(correlation[i * size + j], 2)}.`;
+      return `Features ${a} and ${b}: ${inAmounts ? "" : "on "}together in ${both.toLocaleString("en")} rows${lift} the ${said(chance, 3)} expected by chance; correlation ${said(correlation[i * size + j], 2)}.`;
     },
   });
 }
