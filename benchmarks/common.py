@@ -61,6 +61,16 @@ def parser(name: str, description: str | None) -> argparse.ArgumentParser:
     return result
 
 
+def add_numbers(arguments: argparse.ArgumentParser) -> None:
+    """Let numbers of features be chosen."""
+    arguments.add_argument(
+        "--numbers",
+        type=lambda text: None if text == "open" else int(text),
+        nargs="+",
+        help='numbers of features, or "open"',
+    )
+
+
 def machine() -> dict[str, Any]:
     """What the figures depend on beside the code."""
     model = platform.processor()

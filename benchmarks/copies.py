@@ -107,8 +107,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=common.DATA, help="folder of the files")
     parser.add_argument("--only", nargs="*", choices=SETS, help="some of the sets")
     parser.add_argument("--seed", type=int, default=0)
+    common.add_numbers(parser)
     arguments = parser.parse_args()
-    numbers = (5, None) if arguments.quick else NUMBERS
+    numbers = arguments.numbers or ((5, None) if arguments.quick else NUMBERS)
     compilation = common.first_call(np.float32, np.float64, sparse=True)
 
     rows: list[dict[str, Any]] = []

@@ -14,11 +14,11 @@ Wine and breast cancer have columns in different units. There errors and densiti
 the columns' standard deviations, which is also how the other methods get these data; MEIBP gets
 them as they are, and with shared noise in these units too ("shared, scaled").
 
-MEIBP runs with noise shared by all columns and with noise per column, with n_components given and
-left open. Beside it stand factor analysis and probabilistic principal components by EM, NMF with
-noise per column, the mean of ten neighbours (no density), and the column's mean and standard
-deviation; see `peers.py`. Methods with a given number of factors are left out where there are not
-more columns than that.
+MEIBP runs with noise shared by all columns, with noise per column, and with that and weighted
+codes, with n_components given and left open. Beside it stand factor analysis and probabilistic
+principal components by EM, NMF with noise per column, the mean of ten neighbours (no density), and
+the column's mean and standard deviation; see `peers.py`. Methods with a given number of factors are
+left out where there are not more columns than that.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ INTERVAL = 1.645  # standard deviations to either side: 90%
 SETTINGS: dict[str, dict[str, Any]] = {
     "shared": {"noise": "shared"},
     "per column": {"noise": "per_column"},
+    "weighted": {"codes": "weighted"},
 }
 SCALED = "shared, scaled"
 FACTOR_METHODS: dict[str, Callable[[FloatArray, int], Prediction]] = {
@@ -71,10 +72,11 @@ METHODS = (*SETTINGS, SCALED, *FACTOR_METHODS, *SIMPLE_METHODS)
 
 
 def available_settings() -> dict[str, dict[str, Any]]:
-    """The settings that this version has: one without `noise` shares it."""
-    if "noise" in MEIBP().get_params():
-        return SETTINGS
-    return {"shared": {}}
+    """The settings that this version has: one without `noise` shares it, and has no weights."""
+    known = MEIBP().get_params()
+    if "noise" not in known:
+        return {"shared": {}}
+    return {name: own for name, own in SETTINGS.items() if set(own) <= set(known)}
 
 
 # ---------------------------------------------------------------- data
@@ -264,8 +266,10 @@ def main() -> None:
     parser.add_argument("--hidden", nargs="*", choices=HIDDEN, help="one way of hiding")
     parser.add_argument("--methods", nargs="*", choices=METHODS, help="some of the methods")
     parser.add_argument("--seeds", type=int, help="how often entries are hidden")
+    common.add_numbers(parser)
     arguments = parser.parse_args()
     numbers, n_seeds = ((5, None), 1) if arguments.quick else (NUMBERS, 3)
+    numbers = arguments.numbers or numbers
     compilation = common.first_call(np.float32, np.float64)
 
     rows: list[dict[str, Any]] = []

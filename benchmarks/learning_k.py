@@ -24,6 +24,7 @@ def main() -> None:
     parser = common.parser("learning_k", __doc__)
     parser.add_argument("--levels", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--codes", choices=("binary", "weighted"), default="binary")
     arguments = parser.parse_args()
     n_levels = arguments.levels or (5 if arguments.quick else 100)
     compilation = common.first_call(np.float64)
@@ -31,7 +32,7 @@ def main() -> None:
     rows = []
     for index, noise_std in enumerate(np.linspace(0.1, 1.0, n_levels)):
         draw = make_block_images(noise_std=noise_std, random_state=[arguments.seed, index])
-        model = MEIBP(random_state=arguments.seed + index)
+        model = MEIBP(codes=arguments.codes, random_state=arguments.seed + index)
         seconds = common.timed_fit(model, draw.data)
         rows.append(
             {

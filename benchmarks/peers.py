@@ -160,10 +160,24 @@ def principal_components(X: FloatArray, n_factors: int) -> Prediction:
     return fit_factors(X, n_factors, shared_noise=True)[0].predict(X)
 
 
-def nonnegative_factors(
+@dataclass(frozen=True)
+class NonnegativeFactors:
+    """X is about codes @ factors + shift."""
+
+    codes: FloatArray
+    factors: FloatArray
+    shift: FloatArray
+
+    @property
+    def mean(self) -> FloatArray:
+        """What X is taken for."""
+        return self.codes @ self.factors + self.shift
+
+
+def masked_factors(
     X: FloatArray, n_factors: int, *, n_iter: int = 200, seed: int = 0
-) -> Prediction:
-    """NMF, with noise per column from its residuals; negative columns are moved to zero."""
+) -> NonnegativeFactors:
+    """NMF of what is seen, by multiplicative updates; negative columns are moved to zero."""
     rng = np.random.default_rng(seed)
     seen = ~np.isnan(X)
     shift = np.minimum(np.nanmin(X, axis=0), 0.0)
@@ -175,7 +189,14 @@ def nonnegative_factors(
     for _ in range(n_iter):
         codes *= (shifted @ factors.T) / ((seen * (codes @ factors)) @ factors.T + tiny)
         factors *= (codes.T @ shifted) / (codes.T @ (seen * (codes @ factors)) + tiny)
-    mean = codes @ factors + shift
+    return NonnegativeFactors(codes, factors, shift)
+
+
+def nonnegative_factors(
+    X: FloatArray, n_factors: int, *, n_iter: int = 200, seed: int = 0
+) -> Prediction:
+    """NMF, with noise per column from its residuals."""
+    mean = masked_factors(X, n_factors, n_iter=n_iter, seed=seed).mean
     variance = np.maximum(np.nanmean((X - mean) ** 2, axis=0), _least_noise(np.nanvar(X, axis=0)))
     return Prediction(mean, np.broadcast_to(np.sqrt(variance), X.shape))
 
