@@ -72,7 +72,7 @@ NOISE_BELOW_THE_FEATURES = 0.9
     ("noise", "most"), [("per_column", NOISE_BELOW_THE_FEATURES), ("shared", 1.0)]
 )
 def test_always_four_with_the_defaults(noise, most):
-    assert found_by_default(np.linspace(0.1, most, 15), noise=noise) == {4: 15}
+    assert found_by_default(np.linspace(0.1, most, 8), noise=noise) == {4: 8}
 
 
 def test_fewer_than_four_with_the_defaults_only_if_the_bound_is_higher():
