@@ -282,7 +282,7 @@ def test_codes_without_weights_have_no_charts_of_them(fitted):
         (0.049, "yes or no"),
         (0.05, "varies by about 5 %"),
         (0.3, "varies by about 30 %"),
-        (2.7, "varies by over 100 %"),
+        (1.0, "varies by about 100 %"),
     ],
 )
 def test_spreads_of_weights_are_put_in_words(spread, words):

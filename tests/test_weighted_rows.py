@@ -10,6 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from ibp.data import Observations
 from ibp.kernels.weight_spread import (
+    MOST_STD,
     best_spread,
     rests_of_rows,
     set_weights,
@@ -351,12 +352,12 @@ def summed(s, linear, own):
     return float(best_weight(linear, own, s, 0.0).gain.sum())
 
 
-@pytest.mark.parametrize("s", [0.0, 0.05, 0.3, 1.0, 3.0])
+@pytest.mark.parametrize("s", [0.0, 0.05, 0.3, 0.8, 3.0])
 @pytest.mark.parametrize("own", [0.5, 30.0, 1e4])
 @pytest.mark.parametrize("n", [3, 40, 1500])
 def test_the_best_spread_is_where_the_summed_gains_are_highest(n, own, s):
     linear, precision = weights_of_a_feature(7, n, s, own)
-    grid = np.concatenate([[0.0], np.geomspace(0.02, 8.0, 120)])
+    grid = np.concatenate([[0.0], np.geomspace(0.02, MOST_STD, 120)])
     values = np.array([summed(t, linear, precision) for t in grid])
     at = values.argmax()
     highest = values[at]
@@ -366,14 +367,14 @@ def test_the_best_spread_is_where_the_summed_gains_are_highest(n, own, s):
             lambda t: -summed(np.exp(t), linear, precision), bounds=around, method="bounded"
         )
         highest = max(highest, -refined.fun)
-    for present in (0.0, 0.2, 2.0):
+    for present in (0.0, 0.2, 1.0):
         found, gain = best_spread(linear, precision, present)
         value, before = summed(found, linear, precision), summed(present, linear, precision)
         assert gain == pytest.approx(value - before, rel=1e-6, abs=1e-7 * n)
         assert gain >= 0
         assert value > highest - 1e-4 * n - 3e-3
     if n == 1500 and own == 1e4 and s > 0:
-        assert found == pytest.approx(s, rel=0.15)
+        assert found == pytest.approx(min(s, MOST_STD), rel=0.15)
 
 
 def test_weights_that_are_all_one_have_no_spread():

@@ -164,7 +164,7 @@ default="exact"
         there if the model was saved without.
     weight_std_ : ndarray of shape (n_components_,)
         How far the weights of each feature spread about 1: 0 for a feature that rows have or lack,
-        and nothing between. All zeros with binary codes.
+        and nothing between; 1 at the most. All zeros with binary codes.
     n_components_ : int
         Number of features found.
     feature_counts_ : ndarray of shape (n_components_,)

@@ -52,9 +52,8 @@ FEWEST_STARTS = 3
 WIDE_SPREAD = 0.01
 # Evidence that differs by less, in nats, is the same.
 NO_SPREAD = 0.05
-# A column is explained to the last digit if its noise is less than this part of its spread; so many
-# of these are named.
-NEARLY_EXACT, MOST_NAMED = 0.03, 4
+# A column is explained to the last digit if its noise is less than this part of its spread.
+NEARLY_EXACT = 0.03
 FEW_ROWS = 3
 FAR_OUT = 4.0
 MOST_NAMED = 6
@@ -113,10 +112,8 @@ def number(value: float, digits: int = 3, *, padded: bool = False) -> str:
 
 
 def weights(spread: float) -> str:
-    """How far the weights of a feature spread about 1; they end at 0, and have no far end."""
-    if not vary(spread):
-        return "yes or no"
-    return f"varies by {'over 100 %' if spread > 1 else f'about {percent(spread)}'}"
+    """How far the weights of a feature spread about 1."""
+    return f"varies by about {percent(spread)}" if vary(spread) else "yes or no"
 
 
 def with_weights(n_components: int, n_weighted: int) -> str:
@@ -352,11 +349,9 @@ def _about_features(facts: Facts) -> Iterator[Advice]:
 
 
 def _about_nearly_exact_columns(names: tuple[str, ...]) -> Advice:
-    shown = ", ".join(names[:MOST_NAMED])
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return Advice(
         "look",
-        f"{shown}{more}: explained to the last digit",
+        f"{named(names)}: explained to the last digit",
         f"The noise left there is under {percent(NEARLY_EXACT)} of the spread. If such a column is "
         "measured and not switched on and off, several features may be digits of its values, and "
         "their number means little. Columns that say the same as another, or that have a long "

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ibp.data import Observations
 from ibp.kernels.weight_spread import (
+    MOST_STD,
     best_spread,
     rests_of_rows,
     set_weights,
@@ -38,8 +39,8 @@ FloatArray = npt.NDArray[np.float64]
 LEAST_ROWS = 3
 # Numbers that the weights of a feature are tried to be multiplied by.
 SCALES = np.exp(np.linspace(-0.7, 0.7, 57))
-# And the least and the most that s may be, if it is not zero.
-LEAST_STD, MOST_STD = 0.01, 10.0
+# And the least that s is then, if it is not zero.
+LEAST_STD = 0.01
 
 
 class RestTask(NamedTuple):
