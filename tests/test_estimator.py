@@ -443,10 +443,10 @@ def test_transform_never_does_worse_than_simple_answers(make, optimizer, row_sta
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_rows_do_not_influence_each_other(model, optimizer):
-    new = make_data(30, missing=0.3, seed=9)
+    new = make_data(15, missing=0.3, seed=9)
     other = clone(model).set_params(optimizer=optimizer).fit(make_data())
     together = other.transform(new)
-    shuffled = np.random.default_rng(0).permutation(30)
+    shuffled = np.random.default_rng(0).permutation(15)
     np.testing.assert_array_equal(other.transform(new[shuffled]), together[shuffled])
     alone = np.vstack([other.transform(row[None]) for row in new])
     np.testing.assert_array_equal(alone, together)
@@ -1514,7 +1514,7 @@ def test_the_restart_that_is_kept_is_known_as_it_is_now():
 @pytest.mark.parametrize("prior", ["shifted", "lof"])
 @pytest.mark.parametrize("learn", [False, True])
 def test_evidence_never_falls(make, optimizer, prior, learn):
-    data = make_data(70, 9, 5, missing=0.15, noise=0.5, seed=1)
+    data = make_data(40, 9, 5, missing=0.15, noise=0.5, seed=1)
     ways = [(*way, False) for way in itertools.product((1, 7, 1000, "auto"), (False, True))]
     for block_size, shuffle, moves in [*ways, ("auto", False, True)]:
         model = make(
@@ -1529,7 +1529,7 @@ def test_evidence_never_falls(make, optimizer, prior, learn):
             noise_std=0.3,
             factor_std=1.0,
             tol=0,
-            max_iter=25,
+            max_iter=15,
             random_state=1,
         ).fit(data)
         assert model.n_iter_ >= 2

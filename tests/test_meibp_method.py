@@ -340,7 +340,7 @@ def test_recovers_planted_features(prior):
     observations = Observations.from_array(Z @ A + 0.1 * rng.normal(size=(120, 12)))
     hyper = random_hyperparameters(rng, True, 8, 12, 1440)
     method = MEIBPMethod(RandomStart(8), hyper, prior=EQUIVALENCE_CLASSES[prior], optimizer="exact")
-    result = run(method, observations, rng.spawn(5), max_iter=100, tol=0)
+    result = run(method, observations, rng.spawn(3), max_iter=100, tol=0)
     assert result.state.n_components == 4
     found = {c.tobytes() for c in np.ascontiguousarray(result.state.assignments.T)}
     assert found == {c.tobytes() for c in np.ascontiguousarray(Z.T)}
