@@ -1,6 +1,7 @@
 """The offset b: its bound against loops and integrals, its update, and what users see of it."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -366,6 +367,20 @@ STARTS = {
 }
 
 
+@cache
+def without_offset(start, missing, noise):
+    """The data and a fit to them, which those to data with offsets are held to."""
+    _, _, X = planted()
+    X[np.random.default_rng(1).random(X.shape) < missing] = np.nan
+    X.flags.writeable = False
+    return X, MEIBP(**STARTS[start], noise=noise, random_state=0).fit(X)
+
+
+def offsets(size):
+    """Of the columns."""
+    return np.random.default_rng(2).normal(size=12) * size
+
+
 def assert_same_but_for_the_offset(one, other, offset, rtol=1e-6):
     np.testing.assert_array_equal(one.assignments_, other.assignments_)
     Z = one.assignments_
@@ -380,9 +395,7 @@ def assert_same_but_for_the_offset(one, other, offset, rtol=1e-6):
 @pytest.mark.parametrize("size", [1.0, -30.0, 1e4])
 @pytest.mark.parametrize("missing", [0.0, 0.1])
 def test_one_offset_for_all_columns_changes_nothing_else(start, size, missing):
-    _, _, X = planted()
-    X[np.random.default_rng(1).random(X.shape) < missing] = np.nan
-    one = MEIBP(**STARTS[start], noise="shared", random_state=0).fit(X)
+    X, one = without_offset(start, missing, "shared")
     other = MEIBP(**STARTS[start], noise="shared", random_state=0).fit(X + size)
     assert one.n_components_ >= 3
     assert_same_but_for_the_offset(one, other, size)
@@ -396,12 +409,9 @@ def test_one_offset_for_all_columns_changes_nothing_else(start, size, missing):
 @pytest.mark.parametrize("size", [1.0, 30.0, 1e4])
 @pytest.mark.parametrize("missing", [0.0, 0.1])
 def test_offsets_of_the_columns_change_nothing_else(start, size, missing):
-    _, _, X = planted()
-    rng = np.random.default_rng(1)
-    X[rng.random(X.shape) < missing] = np.nan
-    offset = rng.normal(size=12) * size
-    one = MEIBP(**STARTS[start], random_state=0).fit(X)
-    other = MEIBP(**STARTS[start], random_state=0).fit(X + offset)
+    X, one = without_offset(start, missing, "per_column")
+    offset = offsets(size)
+    other = MEIBP(**STARTS[start], noise="per_column", random_state=0).fit(X + offset)
     assert one.n_components_ >= 3
     assert_same_but_for_the_offset(one, other, offset, rtol=1e-8)
     np.testing.assert_allclose(one.components_, other.components_, rtol=1e-7, atol=1e-7)
@@ -413,11 +423,8 @@ def test_offsets_of_the_columns_change_nothing_else(start, size, missing):
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("size", [1.0, 30.0, 1e4])
 def test_with_shared_noise_they_change_little_else(start, size):
-    _, _, X = planted()
-    rng = np.random.default_rng(1)
-    X[rng.random(X.shape) < 0.1] = np.nan
-    offset = rng.normal(size=12) * size
-    one = MEIBP(**STARTS[start], noise="shared", random_state=0).fit(X)
+    X, one = without_offset(start, 0.1, "shared")
+    offset = offsets(size)
     other = MEIBP(**STARTS[start], noise="shared", random_state=0).fit(X + offset)
     # The prior of b is as wide as ten standard deviations of all entries, offsets among them; the
     # wider it is the less it pulls at b. (Features of a poor start may share what one could
