@@ -87,9 +87,13 @@ def fits() -> Iterator[tuple[str, Callable[[], Any], Any]]:
             X,
         )
     others = {
-        "many features": lambda: ibp.AcceleratedGibbs(alpha=20.0, max_iter=5, random_state=0),
-        "searched sets": lambda: ibp.BeamSearchIBP(max_subset_enumeration=1, random_state=0),
-        "all hypotheses": lambda: ibp.BeamSearchIBP(3, scoring="naive", random_state=0),
+        "many features": lambda: ibp.AcceleratedGibbs(alpha=20.0, max_iter=3, random_state=0),
+        "searched sets": lambda: ibp.BeamSearchIBP(
+            beam_width=5, max_subset_enumeration=1, random_state=0
+        ),
+        "all hypotheses": lambda: ibp.BeamSearchIBP(
+            3, beam_width=5, scoring="naive", random_state=0
+        ),
         "equal columns": lambda: ibp.MEIBP(
             init=equal_columns(X), prior="lof", block_size=1, moves=False
         ),
@@ -105,13 +109,11 @@ def fits() -> Iterator[tuple[str, Callable[[], Any], Any]]:
         wide,
     )
     known: dict[str, Any] = {"learn_hyperparameters": False, "fit_intercept": False}
-    far = 10.0 * np.random.default_rng(0).normal(size=(15, 12))
-    known |= {"alpha": 5.0, "factor_std": 2.0, "max_iter": 2, "random_state": 0}
+    far = 10.0 * np.random.default_rng(0).normal(size=(8, 12))  # 29 features, with room for fewer
+    known |= {"alpha": 5.0, "factor_std": 2.0, "max_iter": 1, "random_state": 0}
     yield (
         "features without room",
-        lambda: ibp.AcceleratedGibbs(noise_std=0.5, init={"Z": np.zeros((15, 0))}, **known).fit(
-            far
-        ),
+        lambda: ibp.AcceleratedGibbs(noise_std=0.5, init={"Z": np.zeros((8, 0))}, **known).fit(far),
         far,
     )
     pairs = 1.0 - np.eye(3)  # each row alone tells a feature from the others
