@@ -945,7 +945,7 @@ def check_own_features(n_components, alpha, n_sweeps, seed):
 
 
 def test_one_row_has_as_many_features_as_it_should():
-    check_own_features(None, 1.5, 40_000, seed=0)
+    check_own_features(None, 1.5, 20_000, seed=0)
 
 
 @pytest.mark.long
