@@ -402,11 +402,11 @@ def digest(model, X):
 
 def kinds_of_data():
     rng = np.random.default_rng(0)
-    Z = rng.random((300, 5)) < 0.4
+    Z = rng.random((160, 5)) < 0.4
     A = rng.uniform(0.5, 2.0, size=(5, 30)) * (rng.random((5, 30)) < 0.4)
-    X = Z @ A + 0.3 * rng.normal(size=(300, 30)) + 1.0
+    X = Z @ A + 0.3 * rng.normal(size=(160, 30)) + 1.0
     holed = X.copy()
-    holed[150:, :6] = np.nan
+    holed[80:, :6] = np.nan
     holed[rng.random(X.shape) < 0.02] = np.nan
     few = np.where(np.abs(X - 1.0) < 0.5, 0.0, X)
     return {

@@ -792,7 +792,7 @@ def test_demo(call, folder, monkeypatch):
     from ibp.cli import demo
 
     whole = demo._digits()
-    part = replace(whole, values=whole.values[:80], row_names=whole.row_names[:80])
+    part = replace(whole, values=whole.values[:40], row_names=whole.row_names[:40])
     monkeypatch.setattr(demo, "_digits", lambda: part)
     finished = call("demo", "-o", "shown")
     assert finished.returncode == 0, finished.stderr
