@@ -11,7 +11,9 @@ from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 from scipy.special import log_ndtr
 from scipy.stats import norm
+from sklearn.base import clone
 
+import ibp
 from ibp import MEIBP
 from ibp.data import Observations, summarize
 from ibp.kernels.column_hashes import column_hashes
@@ -19,6 +21,7 @@ from ibp.kernels.weighted_rows import Effort
 from ibp.methods.context import Context
 from ibp.methods.meibp.moves.base import attempt
 from ibp.methods.weighted import rows as weighted_rows
+from ibp.methods.weighted.merge import merged
 from ibp.methods.weighted.method import WeightedMethod
 from ibp.methods.weighted.offset import Offset
 from ibp.methods.weighted.rows import exact_log_odds, update_row, update_weighted_block
@@ -703,6 +706,38 @@ def test_spreads_may_differ():
     assert model.weight_std_[columns[2:]].min() > 0.25
 
 
+def shades(Z, W):
+    """Each planted feature as binary codes have it: rows with little of it and with much."""
+    return np.hstack([Z * (W < 0.9), Z * (W >= 0.9) * (W < 1.2), Z * (W >= 1.2)])
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("begin", ["shades", "nothing", "default"])
+def test_the_number_of_features_does_not_hang_on_the_start(begin, seed):
+    X, Z, W = planted(0.5, n=200, d=15, seed=seed)
+    starts = {"shades": {"Z": shades(Z, W)}, "nothing": {"Z": Z[:, :0]}, "default": "auto"}
+    model = MEIBP(codes="weighted", init=starts[begin], random_state=0, n_jobs=1).fit(X)
+    assert model.n_components_ == 4
+    assert matched(model.codes_, W)[1].min() > 0.95
+
+
+def test_a_merge_keeps_how_much_rows_have():
+    X, Z, W = planted(0.5, n=150, k=3)
+    method, context = prepared(X)
+    little = Z[:, :1] * (W[:, :1] < 1.0)
+    state = KnownStart(np.hstack([little, Z[:, :1] - little, Z[:, 1:]])).draw(method, context)
+    changed = merged(context, state, [(0, 1)])
+    new = changed.codes[:, -1]
+    np.testing.assert_array_equal(new > 0, Z[:, 0] > 0)
+    assert changed.weights.std[-1] > 0.1
+    both = new > 0
+    assert np.corrcoef(new[both], W[both, 0])[0, 1] > 0.95
+    assert_in_step(context, changed, 1e-7)
+    # What the bound pays for every weight is what its q costs: none is taken for known.
+    assert (changed.weights.divergence[both, -1] > 0).all()
+    assert (changed.weights.variance[both, -1] > 0).all()
+
+
 # The estimator
 
 
@@ -851,6 +886,21 @@ def test_a_binary_fit_tells_what_weights_would_gain():
     assert weighted.weights_gain(X) == 0.0
     plain, *_ = planted(0.0, n=150, k=3)
     assert MEIBP(random_state=0).fit(plain).weights_gain(plain) < 10.0
+
+
+def test_a_binary_fit_that_has_spent_features_on_shades_tells_so():
+    X, Z, W = planted(0.5, n=150, d=15, k=3)
+    binary = MEIBP(init={"Z": shades(Z, W)}, moves=False, random_state=0).fit(X)
+    assert binary.n_components_ > 3
+    assert binary.weights_gain(X) > 100.0
+
+
+def test_a_model_fitted_again_with_binary_codes_has_no_weights(fitted, tmp_path):
+    model, X = clone(fitted[0]), fitted[1]
+    model.fit(X).set_params(codes="binary", moves=False).fit(X)
+    assert not hasattr(model, "weights_") and model.codes_.dtype == np.uint8
+    model.save(tmp_path / "model.ibp")
+    np.testing.assert_array_equal(ibp.load(tmp_path / "model.ibp").codes_, model.codes_)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])

@@ -436,6 +436,8 @@ default="exact"
         if self.codes == "weighted":
             self.weight_std_ = state.weights.std
             self.weights_ = state.weights.mean.astype(np.float64)
+        else:
+            vars(self).pop("weights_", None)  # of an earlier fit
         self.resolution_: Any = 0.0
         if observations.has_units:
             self.resolution_ = from_layout(observations.resolution * unit)
@@ -510,11 +512,12 @@ default="exact"
         return np.asarray(assignments * np.where(self.weight_std_ > 0, drawn, 1.0))
 
     def weights_gain(self, X: Any) -> float:
-        """What weighted codes would gain, in nats of evidence, as far as one sweep tells.
+        """What weighted codes would gain, in nats of evidence, as far as a few steps tell.
 
         Every weight begins at one, which is the model with binary codes but for the prior of each
-        column's noise (see `ibp.model.column_noise`), and one sweep follows. What it gains is told
-        under that prior, which makes the evidence itself a little lower.
+        column's noise (see `ibp.model.column_noise`). One sweep follows, and then features that are
+        shades of one thing become one, as long as that gains. What all this gains is told under
+        that prior, which makes the evidence itself a little lower. A whole fit can gain more.
 
         Parameters
         ----------
@@ -528,6 +531,7 @@ default="exact"
         """
         from ibp.blas import single_threaded_blas
         from ibp.methods.context import Context
+        from ibp.methods.weighted.merge import merge_shades
 
         check_is_fitted(self)
         if self.n_components_ == 0 or self.codes == "weighted":
@@ -543,6 +547,7 @@ default="exact"
             state = method.init(context)
             before = method.evidence(context, state).total
             method.improve(context, state)
+            state = merge_shades(method, context, state)
             return float(method.evidence(context, state).total - before)
 
     def _start(self, observations: Observations) -> tuple[Any, int]:

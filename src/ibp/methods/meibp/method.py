@@ -444,6 +444,11 @@ class MEIBPMethod:
                 break
             previous = current
 
+    def answer(self, context: Context, state: MEIBPState) -> None:
+        """Let hyperparameters and factors answer to codes that have changed."""
+        self.learn(context, state)
+        state.refresh(context)
+
     def learn(self, context: Context, state: MEIBPState) -> None:
         """Update the hyperparameters that are learned."""
         if state.hyperparameters.learned:

@@ -26,10 +26,10 @@ from ibp.methods.meibp.method import (
 from ibp.methods.meibp.moves.base import Move
 from ibp.methods.meibp.moves.birth import Birth
 from ibp.methods.meibp.moves.exchange import Exchange
-from ibp.methods.meibp.moves.merge import Merge
 from ibp.methods.meibp.moves.removal import Removal
 from ibp.methods.meibp.moves.split import Split
 from ibp.methods.meibp.state import MEIBPState
+from ibp.methods.weighted.merge import WeightedMerge
 from ibp.methods.weighted.offset import Offset
 from ibp.methods.weighted.rows import update_weighted_block
 from ibp.methods.weighted.spread import learn_spreads, share_scale, share_scales
@@ -56,7 +56,7 @@ class WeightedMethod(MEIBPMethod):
         Birth(),
         Exchange(),
         Removal(),
-        Merge(),
+        WeightedMerge(),
         Split(),
     )
 
@@ -77,16 +77,11 @@ class WeightedMethod(MEIBPMethod):
     ) -> int:
         """A sweep over all or some rows, then spreads, hyperparameters and removals."""
         n_changed, _ = self.update_rows(context, state, rows)
-        early = state.n_sweeps < FIRST_SWEEPS and rows is None
+        early = state.n_sweeps < FIRST_SWEEPS or rows is not None
         if early or state.n_sweeps % SWEEPS_BETWEEN_SPREADS == 0:
-            learn_spreads(context, state)
-            share_scale(self, context, state)
-            share_scales(state)
-            if context.observations.dtype != np.float64:  # which rounds weights and not their sums
-                state.recount(context)
-            state.refresh(context)
-        self.learn(context, state)
-        state.refresh(context)
+            self.answer(context, state)
+        else:
+            super().answer(context, state)
         state.n_sweeps += 1
         quiet = n_changed < QUIET * state.assignments.size
         if quiet and self.block_size == "auto" and rows is None:
@@ -96,6 +91,16 @@ class WeightedMethod(MEIBPMethod):
         if rows is None:
             state.n_changed = n_changed
         return n_changed
+
+    def answer(self, context: Context, state: Any) -> None:
+        """Learn how far weights spread and on which scale they are, then the hyperparameters."""
+        learn_spreads(context, state)
+        share_scale(self, context, state)
+        share_scales(state)
+        if context.observations.dtype != np.float64:  # which rounds weights and not their sums
+            state.recount(context)
+        state.refresh(context)
+        super().answer(context, state)
 
     def update_rows(
         self, context: Context, state: Any, rows: npt.NDArray[np.int64] | None = None

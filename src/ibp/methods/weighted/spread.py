@@ -75,8 +75,6 @@ def learn_spreads(context: Context, state: WeightedState) -> None:
     common = (forms.weighted, forms.weighted_columns, gaps)
     arrays = (weights.mean, weights.variance, weights.divergence)
     for k in range(state.n_components):
-        if context.should_stop():
-            break
         rows = np.flatnonzero(state.assignments[:, k])
         linear, own = np.empty(rows.size), np.empty(rows.size)
         terms_of_feature(k, rows, *common, weights.mean, rest, linear, own)

@@ -113,8 +113,7 @@ def settle(method: MEIBPMethod, context: Context, proposal: Proposal) -> None:
     method, state = settling_little(method), proposal.state
     state.refresh(context)
     for _ in range(SETTLING_UPDATES):
-        method.learn(context, state)
-        state.refresh(context)
+        method.answer(context, state)
     for _ in range(SETTLING_SWEEPS):
         if context.should_stop() or method.improve(context, state, proposal.rows) == 0:
             break
