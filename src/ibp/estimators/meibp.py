@@ -353,7 +353,8 @@ default="exact"
 
         That is what the fit found for all rows together; `transform` places each row anew with
         the others frozen. A fit that has converged searches as well as `transform` does, so that
-        both agree but for rows whose optimum that changes, and a few that are not proven.
+        both agree but for rows whose optimum that changes, and a few that are not proven. (With
+        weighted codes no row is, and one in a hundred may differ, for the better or the worse.)
 
         Parameters
         ----------

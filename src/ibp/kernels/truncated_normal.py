@@ -105,6 +105,8 @@ def standard_log_mass(x, mean):
 
     For negative x it is ln[phi(x) / hazard], the hazard being the mean less x: a sum.
     """
+    if x >= TABLE_STOP:  # less than 1e-18
+        return 0.0
     if x < 0.0:
         return -0.5 * x * x - HALF_LOG_TWO_PI - math.log(mean - x)
     return math.log1p(-0.5 * math.erfc(x / math.sqrt(2.0)))

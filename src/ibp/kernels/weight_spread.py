@@ -18,8 +18,9 @@ from ibp.kernels.truncated_normal import standard_log_mass, standard_moments_at
 MOST_STD = 1.0
 # Candidates for s, of which the best is looked about; zero is tried, too.
 CANDIDATES = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, MOST_STD])
-# Rows that the candidates are tried on, and steps of the search about the best one.
-TRIED_ROWS, STEPS = 256, 8
+# Rows that the candidates are tried on, rows of the search about the best one, and its steps. What
+# is found is held to what there was by all rows.
+TRIED_ROWS, SEARCHED_ROWS, STEPS = 256, 1024, 8
 GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 
 
@@ -66,30 +67,30 @@ def best_spread(linear, own, present):
             chosen, highest = i, value
     low = math.log(CANDIDATES[max(chosen - 1, 0)])
     high = math.log(CANDIDATES[min(chosen + 1, CANDIDATES.shape[0] - 1)])
-    before = summed_gain(present, linear, own, 1)
-    best, at_best = present, before
-    at_zero = summed_gain(0.0, linear, own, 1)
-    if at_zero > at_best:
-        best, at_best = 0.0, at_zero
-    at_chosen = summed_gain(CANDIDATES[chosen], linear, own, 1)
-    if at_chosen > at_best:
-        best, at_best = CANDIDATES[chosen], at_chosen
+    step = max(1, n // SEARCHED_ROWS)
+    found, at_found = CANDIDATES[chosen], summed_gain(CANDIDATES[chosen], linear, own, step)
     left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-    at_left = summed_gain(math.exp(left), linear, own, 1)
-    at_right = summed_gain(math.exp(right), linear, own, 1)
+    at_left = summed_gain(math.exp(left), linear, own, step)
+    at_right = summed_gain(math.exp(right), linear, own, step)
     for _ in range(STEPS):
         if at_left > at_right:
-            if at_left > at_best:
-                best, at_best = math.exp(left), at_left
+            if at_left > at_found:
+                found, at_found = math.exp(left), at_left
             high, right, at_right = right, left, at_left
             left = high - GOLDEN * (high - low)
-            at_left = summed_gain(math.exp(left), linear, own, 1)
+            at_left = summed_gain(math.exp(left), linear, own, step)
         else:
-            if at_right > at_best:
-                best, at_best = math.exp(right), at_right
+            if at_right > at_found:
+                found, at_found = math.exp(right), at_right
             low, left, at_left = left, right, at_right
             right = low + GOLDEN * (high - low)
-            at_right = summed_gain(math.exp(right), linear, own, 1)
+            at_right = summed_gain(math.exp(right), linear, own, step)
+    before = summed_gain(present, linear, own, 1)
+    best, at_best = present, before
+    for s in (0.0, found):
+        value = summed_gain(s, linear, own, 1)
+        if value > at_best:
+            best, at_best = s, value
     return best, at_best - before
 
 

@@ -95,10 +95,10 @@ class WeightedMethod(MEIBPMethod):
     def answer(self, context: Context, state: Any) -> None:
         """Learn how far weights spread and on which scale they are, then the hyperparameters."""
         learn_spreads(context, state)
-        share_scale(self, context, state)
-        share_scales(state)
-        if context.observations.dtype != np.float64:  # which rounds weights and not their sums
-            state.recount(context)
+        rescaled = share_scale(self, context, state)
+        rescaled |= share_scales(state)
+        if rescaled and context.observations.dtype != np.float64:
+            state.recount(context)  # single precision rounds weights and not their sums
         state.refresh(context)
         super().answer(context, state)
 

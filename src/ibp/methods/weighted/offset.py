@@ -39,7 +39,8 @@ class Offset:
         if not isinstance(state.intercept, LearnedIntercept) or not often.any():
             return
         for quantile in QUANTILES:
-            common = np.where(often, np.quantile(state.codes, quantile, axis=0), 0.0)
+            common = np.zeros(state.n_components)
+            common[often] = np.quantile(state.codes[:, often], quantile, axis=0)
             if not common.any():
                 continue
             changed = state.copy()

@@ -86,27 +86,30 @@ def learn_spreads(context: Context, state: WeightedState) -> None:
     state.recount(context)
 
 
-def share_scale(method: MEIBPMethod, context: Context, state: WeightedState) -> None:
+def share_scale(method: MEIBPMethod, context: Context, state: WeightedState) -> bool:
     """Multiply all weights, and divide all factors, by one number that suits the weights best.
 
     The precision of the factors, if it is learned, goes along: no feature could go by itself.
+    Returns whether there was such a number.
     """
     precision = state.hyperparameters.factor_precision
     spread = weights_spread(state)
     if not precision.learned or not spread.any():
-        return
+        return False
     first, second, n = weight_sums(state)
     values, stds = scaled_priors(first, second, n)
     best = int(np.where(spread, values, 0.0).sum(axis=1).argmax())
     scale = SCALES[best]
     if scale == 1.0:
-        return
+        return False
     before, changed = method.evidence(context, state).total, state.copy()
     rescale(changed, np.where(spread, scale, 1.0), np.where(spread, stds[best], state.weights.std))
     answer: Any = precision.divided(scale**-2.0)
     changed.hyperparameters = replace(state.hyperparameters, factor_precision=answer)
-    if method.evidence(context, changed).total > before:
+    better = method.evidence(context, changed).total > before
+    if better:
         vars(state).update(vars(changed))
+    return better
 
 
 def weights_spread(state: WeightedState) -> npt.NDArray[np.bool_]:
@@ -139,8 +142,10 @@ def weights_bound(c: FloatArray, std: FloatArray, away: FloatArray, n: FloatArra
         return np.asarray(n * (np.log(c) - np.log(std) - log_mass(std)) - away / (2.0 * std**2))
 
 
-def share_scales(state: WeightedState) -> None:
+def share_scales(state: WeightedState) -> bool:
     """Multiply the weights of each feature, and divide its factors, by what suits the priors best.
+
+    Returns whether that changed any.
 
     With c for that number, n weights and D factors, the bound has, beside what does not change,
 
@@ -165,9 +170,9 @@ def share_scales(state: WeightedState) -> None:
     better = spread & (values[best, columns] > present + 1e-9 * (1.0 + np.abs(present)))
     scale = np.where(better, SCALES[best], 1.0)
     std = np.where(better, stds[best, columns], weights.std)
-    if not better.any():
-        return
-    rescale(state, scale, std)
+    if better.any():
+        rescale(state, scale, std)
+    return bool(better.any())
 
 
 def rescale(state: WeightedState, scale: FloatArray, std: FloatArray) -> None:
