@@ -21,6 +21,7 @@ from ibp.kernels.weighted_rows import Effort
 from ibp.methods.context import Context
 from ibp.methods.meibp.moves.base import attempt
 from ibp.methods.weighted import rows as weighted_rows
+from ibp.methods.weighted.dissolution import Dissolution, dissolved, sums_of_others
 from ibp.methods.weighted.merge import merged
 from ibp.methods.weighted.method import WeightedMethod
 from ibp.methods.weighted.offset import Offset
@@ -736,6 +737,33 @@ def test_a_merge_keeps_how_much_rows_have():
     # What the bound pays for every weight is what its q costs: none is taken for known.
     assert (changed.weights.divergence[both, -1] > 0).all()
     assert (changed.weights.variance[both, -1] > 0).all()
+
+
+def both_as_a_third(Z, W):
+    """Codes of which the last stands for the first two, in half of the rows that have both."""
+    both = (Z[:, 0] > 0) & (Z[:, 1] > 0) & (np.arange(len(Z)) % 2 == 0)
+    codes = W.copy()
+    codes[both, :2] = 0.0
+    return np.hstack([codes, both[:, None] * W[:, :1]])
+
+
+def test_a_feature_that_others_add_up_to_is_dissolved():
+    X, Z, W = planted(0.3, n=200, k=3, noise=0.05)
+    method, context = prepared(X)
+    A = np.maximum(np.linalg.lstsq(np.hstack([W, np.ones((200, 1))]), X, rcond=None)[0], 0.0)[:3]
+    codes, factors = both_as_a_third(Z, W), np.vstack([A, A[0] + A[1]])
+    state = KnownStart(codes, factors, X.mean(axis=0) - W.mean(axis=0) @ A).draw(method, context)
+    (nearest, *_) = sums_of_others(state)
+    assert nearest.feature == 3 and nearest.left < 0.02
+    assert (nearest.parts > 0.5).tolist() == [True, True, False, False]
+    changed = dissolved(context, state, nearest)
+    assert changed.n_components == 3
+    has = state.assignments[:, 3] > 0
+    assert changed.assignments[has, :2].all()
+    assert_in_step(context, changed, 1e-7)
+    changed, gain = attempt(method, context, state, Dissolution())
+    assert gain > 10.0 and changed.n_components == 3
+    assert sums_of_others(changed) == []  # none of the others is a sum
 
 
 # The estimator

@@ -438,7 +438,7 @@ default="exact"
             self.weight_std_ = state.weights.std
             self.weights_ = state.weights.mean.astype(np.float64)
         else:
-            vars(self).pop("weights_", None)  # of an earlier fit
+            self.__dict__.pop("weights_", None)  # of an earlier fit
         self.resolution_: Any = 0.0
         if observations.has_units:
             self.resolution_ = from_layout(observations.resolution * unit)

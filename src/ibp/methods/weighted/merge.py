@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -40,9 +40,7 @@ class WeightedMerge:
 
     name: ClassVar[str] = "merge"
 
-    def proposals(
-        self, method: MEIBPMethod, context: Context, state: WeightedState
-    ) -> Iterator[Proposal]:
+    def proposals(self, method: MEIBPMethod, context: Context, state: Any) -> Iterator[Proposal]:
         """All pairs that have no feature in common, some, then the likeliest one at a time."""
         pairs = alike_pairs(state)
         several = disjoint(pairs, state.n_components)
@@ -52,7 +50,7 @@ class WeightedMerge:
             yield Proposal(merged(context, state, group), rows_with(state, np.ravel(group)))
 
 
-def merge_shades(method: MEIBPMethod, context: Context, state: WeightedState) -> WeightedState:
+def merge_shades(method: MEIBPMethod, context: Context, state: Any) -> Any:
     """Merge many features at once, as long as that gains much, a few times."""
     for _ in range(ROUNDS):
         worth = worthwhile(method, context, state)

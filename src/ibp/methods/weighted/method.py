@@ -29,6 +29,7 @@ from ibp.methods.meibp.moves.exchange import Exchange
 from ibp.methods.meibp.moves.removal import Removal
 from ibp.methods.meibp.moves.split import Split
 from ibp.methods.meibp.state import MEIBPState
+from ibp.methods.weighted.dissolution import Dissolution
 from ibp.methods.weighted.merge import WeightedMerge
 from ibp.methods.weighted.offset import Offset
 from ibp.methods.weighted.rows import update_weighted_block
@@ -40,10 +41,10 @@ from ibp.parallel import ranges
 FloatArray = npt.NDArray[np.float64]
 
 # Passes over the features of a row in a sweep, and when they end: in standard errors of a weight.
-PASSES, TOLERANCE = 20, 0.03
+PASSES, TOLERANCE = 5, 0.1
 # Every so many sweeps rows are searched thoroughly, and spreads are learned, which the first
 # sweeps all do.
-SWEEPS_BETWEEN_SEARCHES, SWEEPS_BETWEEN_SPREADS, FIRST_SWEEPS = 3, 2, 4
+SWEEPS_BETWEEN_SEARCHES, SWEEPS_BETWEEN_SPREADS, FIRST_SWEEPS = 6, 2, 4
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class WeightedMethod(MEIBPMethod):
         Exchange(),
         Removal(),
         WeightedMerge(),
+        Dissolution(),
         Split(),
     )
 
