@@ -60,6 +60,7 @@ class WeightedMethod(MEIBPMethod):
         WeightedMerge(),
         Dissolution(),
         Split(),
+        Offset(sweeps=6),
     )
 
     def init(self, context: Context) -> WeightedState:

@@ -8,7 +8,7 @@ is, and the intercept stays as long as all rows have the feature.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -27,8 +27,15 @@ if TYPE_CHECKING:
 OFTEN, QUANTILES = 0.6, (0.4, 0.15)
 
 
+@dataclass(frozen=True)
 class Offset:
-    """Lets the intercept have the common part of features that most rows have."""
+    """Lets the intercept have the common part of features that most rows have.
+
+    All features move at once, so it takes some ``sweeps`` until that pays where the intercept is
+    far off; with none it is quick, and tells whether it is a little.
+    """
+
+    sweeps: int = 0
 
     name: ClassVar[str] = "offset"
 
@@ -52,4 +59,8 @@ class Offset:
             log_odds = tangent_log_odds(state.statistics.counts, n_samples)
             log_odds = np.where(often, FIRST_PRICE, log_odds)
             find_codes(context, changed, log_odds, thorough=True)
+            for _ in range(self.sweeps):
+                if not context.should_stop():
+                    changed.refresh(context)
+                    method.improve(context, changed)
             yield Proposal(changed)
