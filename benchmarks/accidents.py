@@ -226,8 +226,11 @@ def main() -> None:
     )
     parser.add_argument("--no-moves", action="store_true", help="without moves of features")
     parser.add_argument("--noise", choices=("shared", "per_column"), help="instead of the default")
+    parser.add_argument("--codes", choices=("binary", "weighted"), help="instead of the default")
     arguments = parser.parse_args()
     settings = with_noise(arguments.noise) | with_moves(not arguments.no_moves)
+    if arguments.codes is not None:
+        settings["codes"] = arguments.codes
     if not has_moves():
         print("this version has no moves: figures are those without")
     compilation = first_call(np.float64, noise=arguments.noise, sparse_too=True)

@@ -44,7 +44,7 @@ FloatArray = npt.NDArray[np.float64]
 PASSES, TOLERANCE = 5, 0.1
 # Every so many sweeps rows are searched thoroughly, and spreads are learned, which the first
 # sweeps all do.
-SWEEPS_BETWEEN_SEARCHES, SWEEPS_BETWEEN_SPREADS, FIRST_SWEEPS = 6, 2, 4
+SWEEPS_BETWEEN_SEARCHES, SWEEPS_BETWEEN_SPREADS, FIRST_SWEEPS = 3, 2, 4
 
 
 @dataclass(frozen=True)
