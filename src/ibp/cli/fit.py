@@ -217,7 +217,7 @@ def _show_what_now(
     gain = worthwhile_gain(model, model.notes_.get("weights_gain"))
     if gain is not None:
         again = _again(arguments, "--codes", "weighted")
-        steps[again] = f"how much of a feature, not only whether: gains {gain:,.0f} nats at once"
+        steps[again] = f"how much of a feature, not only whether: a few steps gain {gain:,.0f} nats"
     if model.n_init == 1:
         again = _again(arguments, "--restarts", SUGGESTED_RESTARTS)
         steps[again] = "another start may find other features: see which come back"

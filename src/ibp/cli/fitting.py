@@ -199,7 +199,7 @@ def fit_table(
 
 
 def _gain_of_weights(model: Any, training: Any) -> float | None:
-    """What weights on the features would gain at once; None where that is not to be asked."""
+    """What weights would gain in a few steps; None where that is not to be asked."""
     if getattr(model, "codes", None) != "binary" or not model.learn_hyperparameters:
         return None  # with fixed ones a fit is asked for that and no other
     if (

@@ -240,7 +240,7 @@ class FitSummary:
             share = self.share(k)
             captions.append(f"{k}" if share is None else f"{k}: {share:.0%}")
             if spreads is not None and vary(spreads[k]):
-                captions[-1] += f" ±{min(spreads[k], 9.99):.0%}"
+                captions[-1] += f" ±{spreads[k]:.0%}"
         print_pictures(console, images, captions)
 
 

@@ -14,7 +14,7 @@ IntArray = npt.NDArray[np.int64]
 
 # Weights that spread less about 1 are, in words, none.
 LEAST_SPREAD = 0.05
-# Weights are worth a try if they gain so many nats at once, and this part of what features gain.
+# Weights are worth a try if they gain so many nats, and this part of what features gain.
 LEAST_GAIN, LEAST_PART = 100.0, 0.02
 # Of the weights of a feature that most rows have about as much of.
 FIRST_RANGE, FINE_BINS, MOST_BINS = 2.0, 64, 16
@@ -54,7 +54,7 @@ def about_codes(model: Any) -> dict[str, Any]:
 
 
 def worthwhile_gain(model: Any, gain: float | None) -> float | None:
-    """What weights would gain at once, if it is much beside what the features gain; else None."""
+    """What weights would gain, if it is much beside what the features gain; else None."""
     if gain is None or code_kind(model) != "binary" or model.baseline_evidence_ is None:
         return None
     features = model.evidence_ - model.baseline_evidence_

@@ -36,7 +36,7 @@ class Notes:
     versions: dict[str, str]
     fitted_at: str | None
     seconds: float | None
-    weights_gain: float | None = None  # what weights on the features would gain at once, in nats
+    weights_gain: float | None = None  # what weights would gain in a few steps, in nats
 
     @classmethod
     def of(cls, model: Any) -> Notes:

@@ -205,7 +205,7 @@ class Facts:
     worst_row: str | None
     worst_ratio: float
     has_held_out: bool
-    weights_gain: float | None = None  # what weights would gain at once, in nats, if that is much
+    weights_gain: float | None = None  # what weights would gain, in nats, if that is much
     proven: float | None = None  # share of the rows whose code is known to be the best
     nearly_exact: tuple[str, ...] = ()  # columns that the features leave next to no noise in
 
@@ -392,9 +392,9 @@ def _about_the_fit(facts: Facts) -> Iterator[Advice]:
         yield Advice(
             "look",
             "Rows may have more or less of a feature",
-            "They have these features or lack them. Weights on the same features would gain "
-            f"{facts.weights_gain:,.0f} nats of evidence at once. Try both, and let hidden entries "
-            "tell which predicts better.",
+            "They have these features or lack them. Weights, and shades of one thing made one "
+            f"feature, gain {facts.weights_gain:,.0f} nats of evidence in a few steps. Try both, "
+            "and let hidden entries tell which predicts better.",
             _fit_again(facts, "--codes weighted"),
         )
 

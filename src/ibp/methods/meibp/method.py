@@ -429,15 +429,13 @@ class MEIBPMethod:
         """Update learned hyperparameters; with Z at rest, iterate them and q(A) to convergence."""
         if not at_rest:
             if state.hyperparameters.learned:
-                self.learn(context, state)
-                state.refresh(context)
+                self.answer(context, state)
             return
         if self.row_start == "empty" and not state.hyperparameters.learned:
             return
         previous = self.evidence(context, state).total
         for _ in range(self.settling_updates):
-            self.learn(context, state)
-            state.refresh(context)
+            self.answer(context, state)
             current = self.evidence(context, state).total
             close = abs(current - previous) <= SETTLED * context.observations.n_observed
             if close or context.should_stop():
