@@ -88,6 +88,7 @@ class FrozenWeights:
         start: npt.NDArray[np.floating] | None = None,
         *,
         with_losses: bool = False,
+        effort: Effort | None = None,
     ) -> PlacingTask:
         """What pieces of work read; codes to ``start`` from, if any are known."""
         arrange, unit = observations.layout.arrange, observations.unit
@@ -104,7 +105,7 @@ class FrozenWeights:
         return PlacingTask(
             forms,
             WeightPrior(log_odds, self.weight_std, log_mass(self.weight_std)),
-            Effort(PASSES, TOLERANCE, start is None, True),
+            effort or Effort(PASSES, TOLERANCE, start is None, True),
             start,
             with_losses,
         )
