@@ -3,13 +3,9 @@
 With bits that cost nothing and weights that may be anything, the model itself is a nonnegative
 matrix factorisation, with noise of each column, missing entries and all. Its factors begin at rows
 that are unlike each other, above a low quantile of each column, and settle in some passes; then
-bits get their price. Columns count the more, the more others tell of them: if all counted alike,
-features would go to columns that have little in common with any (`ibp.starts.uniqueness`).
-
-On recordings and faces that leads further than a binary fit does. Where features are binary the
-start of a binary fit leads further: if independent components are two-valued, a few sweeps from
-either tell which. All of that is done on a sample of the rows, the features of which all rows are
-then searched for.
+bits get their price. On recordings and faces that leads further than a binary fit does, and where
+features are binary the start of a binary fit leads further: a few sweeps from either tell which.
+All of that is done on a sample of the rows, the features of which all rows are then searched for.
 """
 
 from __future__ import annotations
@@ -25,13 +21,7 @@ from ibp.data import Observations
 from ibp.kernels.column_hashes import column_hashes
 from ibp.kernels.weighted_rows import Effort
 from ibp.methods.context import Context
-from ibp.methods.meibp.automatic_start import (
-    AutomaticStart,
-    CodesStart,
-    Trial,
-    describe,
-    sample_rows,
-)
+from ibp.methods.meibp.automatic_start import AutomaticStart, CodesStart, Trial, sample_rows
 from ibp.methods.meibp.moves.changes import with_noise_times
 from ibp.methods.meibp.start import Start, StartingPoint
 from ibp.methods.weighted.assign import FrozenWeights, assign_piece
@@ -41,8 +31,6 @@ from ibp.model import Factors, LearnedIntercept
 from ibp.model.ibp_prior import tangent_log_odds
 from ibp.model.weights import Weights
 from ibp.parallel import map_until, ranges
-from ibp.starts.centred_matrix import DenseMatrix
-from ibp.starts.uniqueness import noise_of_columns
 
 if TYPE_CHECKING:
     from ibp.methods.weighted.method import WeightedMethod
@@ -92,10 +80,8 @@ class FactorizationStart:
     def draw(self, method: WeightedMethod, context: Context) -> WeightedState:
         """A state to start from."""
         observations = context.observations
-        values = values_in_layout(observations)
-        noise = relative_noise(context, values)
-        values, low = above_low(observations, values)
-        location = unlike_rows(values / noise, self.n_components, context.rng) * noise
+        values, low = values_above_low(observations)
+        location = unlike_rows(values, self.n_components, context.rng)
         k = location.shape[0]
         intercept = method.initial_intercept(observations)
         if isinstance(intercept, LearnedIntercept):
@@ -105,7 +91,7 @@ class FactorizationStart:
         )
         weights.mean /= max(k, 1)
         weights.std[:] = FREE_STD
-        known = with_noise_times(method.hyperparameters, COOLING * noise**2)
+        known = with_noise_times(method.hyperparameters, COOLING)
         factors = Factors.from_parameters(location, method.hyperparameters.noise_std)
         state = WeightedState.of_weights(context, weights, factors, intercept, known)
         factorize(method, context, state)
@@ -184,11 +170,25 @@ class BinaryStart:
 
 
 @dataclass(frozen=True)
+class ComponentsStart:
+    """As many independent components as are given, each cut in two, every weight being one."""
+
+    n_components: int
+
+    def draw(self, method: WeightedMethod, context: Context) -> WeightedState:
+        """A state to start from."""
+        trial = Trial(method, context, context.observations.n_samples)
+        found = trial.spectral_codes(self.n_components, self.n_components)
+        return state_of(
+            method, context, CodesStart(found.assignments).draw(method.binary(), context)
+        )
+
+
+@dataclass(frozen=True)
 class CompetingStart:
     """A factorisation, or that and binary starts of which the best is taken, on a sample.
 
-    Binary starts compete if independent components are two-valued by and large. A fit of several
-    restarts has the competition first, and then factorisations in turn with it.
+    A fit of several restarts has the competition first, and then factorisations in turn with it.
     """
 
     n_components: int | None
@@ -208,12 +208,11 @@ class CompetingStart:
             method, hyperparameters=method.hyperparameters.moved(observations, sample), moves=False
         )
         there = replace(context, observations=sample)
-        look = Trial(trial, there, observations.n_samples)
-        seen = look.directions_above_noise(most)
+        seen = Trial(trial, there, observations.n_samples).directions_above_noise(most)
         if seen is None:
             seen = min(most, self.n_components or FIRST_FEATURES)
         best, evidence = None, -np.inf
-        for start in self.candidates(look, max(seen, 1), context.restart):
+        for start in self.candidates(max(seen, 1), context.restart):
             if best is not None and context.should_stop():
                 break
             state = start.draw(trial, there)
@@ -230,18 +229,14 @@ class CompetingStart:
             return best
         return extended(method, context, best, sample)
 
-    def candidates(self, look: Trial, most: int, restart: int) -> list[WeightedStart]:
+    def candidates(self, most: int, restart: int) -> list[WeightedStart]:
         """Starts that compete."""
         free = FactorizationStart(most)
         if self.kind == "random" or (self.kind == "auto" and restart % 2 == 0):
             return [free]
-        codes = look.spectral_codes(most, most)
-        _, two_valued = describe(codes)
-        if self.kind == "auto" and not two_valued:
-            return [free]
         binary: list[WeightedStart] = [
             BinaryStart(AutomaticStart(self.n_components)),
-            BinaryStart(CodesStart(codes.assignments)),
+            ComponentsStart(most),
         ]
         return binary if self.kind == "spectral" else [*binary, free]
 
@@ -347,34 +342,20 @@ def settle(method: WeightedMethod, context: Context, state: WeightedState) -> No
     state.refresh(context)
 
 
-def values_in_layout(observations: Observations) -> Any:
-    """All rows in units and layout order: from the centre, or sparse as they are."""
-    values, order = observations.in_memory(), observations.layout.column_order
-    where = np.searchsorted(np.sort(order), order) if observations.has_units else order
-    if issparse(values):
-        return values[:, where]
-    values = np.asarray(values, dtype=np.float64)[:, where]
-    return values if observations.has_units else values - observations.centre
-
-
-def relative_noise(context: Context, values: Any) -> Any:
-    """What others do not tell of each column, in parts of its unit; one in the geometric mean.
-
-    Noise that all columns share has no such parts, and of a sparse matrix they are not looked for.
-    """
-    if issparse(values) or not context.observations.has_units:
-        return 1.0
-    noise = noise_of_columns(DenseMatrix(values, context.executor), context.rng)
-    return noise / np.exp(np.mean(np.log(noise)))
-
-
-def above_low(observations: Observations, values: Any) -> tuple[Any, FloatArray]:
-    """All rows above a low quantile of each column, what is missing at the mean; and the quantiles.
+def values_above_low(observations: Observations) -> tuple[Any, FloatArray]:
+    """All rows above a low quantile of each column, in units and layout order; and the quantiles.
 
     The latter are from the centre. A sparse matrix that stays one has its zeros as quantiles.
     """
+    values, order = observations.in_memory(), observations.layout.column_order
     if issparse(values):
-        return values, np.asarray(-observations.centre / observations.unit)
+        where = np.searchsorted(np.sort(order), order) if observations.has_units else order
+        return values[:, where], np.asarray(-observations.centre / observations.unit)
+    values = np.asarray(values, dtype=np.float64)
+    if observations.has_units:
+        values = values[:, np.searchsorted(np.sort(order), order)]
+    else:
+        values = values[:, order] - observations.centre
     if observations.complete:  # which is much quicker
         low = np.quantile(values, LOW_QUANTILE, axis=0)
         return values - low, low
