@@ -33,11 +33,15 @@ class RowProblems(NamedTuple):
 
 
 def draw_problems(
-    assignments: npt.NDArray[np.bool_], n_features: int, rng: np.random.Generator
+    assignments: npt.NDArray[np.bool_],
+    n_features: int,
+    rng: np.random.Generator,
+    *,
+    factor_std: float = 1.0,
 ) -> RowProblems:
-    """Rows of the nonnegative linear-Gaussian model, factors and noise of unit scale."""
+    """Rows of the nonnegative linear-Gaussian model in unit noise."""
     n_rows, n_components = assignments.shape
-    factors = np.abs(rng.normal(size=(n_components, n_features)))
+    factors = np.abs(rng.normal(0.0, factor_std, size=(n_components, n_features)))
     data = assignments @ factors + rng.normal(size=(n_rows, n_features))
     # Of the other rows, with half a row on either side, so that no count is none or all.
     counts = assignments.sum(axis=0) - assignments + 0.5
