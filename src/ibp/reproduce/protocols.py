@@ -20,19 +20,27 @@ MANY_SWEEPS = 1_000_000
 
 
 def estimator(protocol: str, label: str, n_components: int | None, **changes: Any) -> Any:
-    """The estimator of a label under a protocol, not fitted yet, with one thread."""
-    settings = {"n_jobs": 1, "max_iter": MANY_SWEEPS} | changes
+    """The estimator of a label under a protocol, not fitted yet, with one thread.
+
+    Changes that a method has no parameter for are left out: beam search has one pass, and no
+    tolerance.
+    """
+    changes = {"n_jobs": 1, "max_iter": MANY_SWEEPS} | changes
+    model = _bare(protocol, label, n_components)
     if protocol == PUBLISHED:
-        model = METHODS[label](n_components, **settings)
-        if "fit_intercept" in model.get_params():
-            model.set_params(fit_intercept=False)
-        return model
+        changes["fit_intercept"] = False
+    known = model.get_params()
+    return model.set_params(**{name: changes[name] for name in changes if name in known})
+
+
+def _bare(protocol: str, label: str, n_components: int | None) -> Any:
     card = next(card for card in CARDS.values() if label in card.labels)
-    if card.name == "MEIBP":  # whose labels name our own settings
-        return METHODS[label](n_components, **settings)
-    if n_components is not None and card.labels[label].n_components != "unbounded":
-        settings["n_components"] = n_components
-    return card.estimator(**settings)
+    # Labels stand for the paper's settings, except those that name our own.
+    if protocol == PUBLISHED or card.name == "MEIBP":
+        return METHODS[label](n_components)
+    if n_components is None or card.labels[label].n_components == "unbounded":
+        return card.estimator()
+    return card.estimator(n_components=n_components)
 
 
 def offset_of(
