@@ -79,6 +79,8 @@ class Fit:
         Whether data get the offset of the protocol.
     condition : str or None
         What is unlike the protocol, for the settings of a row.
+    remarks : mapping
+        Further settings to be told in a row.
     """
 
     protocol: str
@@ -90,6 +92,7 @@ class Fit:
     changes: Mapping[str, Any] = field(default_factory=dict)
     shift: bool = True
     condition: str | None = None
+    remarks: Mapping[str, Any] = field(default_factory=dict)
 
 
 def run_fit(fit: Fit, task: Task, *, own: bool = True) -> Outcome:
@@ -102,7 +105,7 @@ def run_fit(fit: Fit, task: Task, *, own: bool = True) -> Outcome:
     held_out = task.shifted(offset)
     key = (fit.protocol, fit.label, held_out.data.dtype.str, fit.condition)
     if key not in _warm:
-        warm_up(clone(model), held_out)
+        warm_up(clone(model).set_params(time_limit=None), held_out)
         _warm.add(key)
     points: list[dict[str, Any]] = []
 
@@ -137,7 +140,7 @@ def run_fit(fit: Fit, task: Task, *, own: bool = True) -> Outcome:
         "protocol": fit.protocol,
         "method": fit.label,
         "settings": settings_text(
-            **task.about, K=fit.n_components, condition=fit.condition
+            **task.about, K=fit.n_components, condition=fit.condition, **fit.remarks
         ),
         "seed": fit.seed,
     }

@@ -85,6 +85,8 @@ def text_of(study: Study, results: Results, picture: str, level: int = 1) -> str
         f"```text\nibp reproduce {study.name} -o FOLDER\n```",
         f"![{study.title}]({picture})",
     ]
+    if any(row.get("size") == "quick" for row in results.runs):
+        parts.append("*A quick run, on small data: it shows that all works, and nothing else.*")
     for title, text in sections(study.describe(results)):
         parts += [f"{marks}# {title}", text]
     return "\n\n".join(parts) + "\n"
