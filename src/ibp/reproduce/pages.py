@@ -56,7 +56,8 @@ def cut_runs(runs: Sequence[Row]) -> str | None:
         for row in cut
     ]
     header = ("protocol", "method", "settings", "limit (s)", "seconds", "sweeps")
-    return "Cut by the time limit, and not repeated:\n\n" + table(header, lines)
+    told = "Cut by the time limit (a setting whose first restart is cut is not repeated):"
+    return f"{told}\n\n{table(header, lines)}"
 
 
 def claims_table(claims: Sequence[Claim]) -> str:

@@ -113,6 +113,11 @@ class Ledger:
         """Whether the time limit cut it."""
         return any(row["cell"] == cell.name and row["ending"] == CUT for row in self.runs)
 
+    def seconds(self, cell: Cell) -> float:
+        """How long its fits took."""
+        own = [number(row, "seconds") for row in self.runs if row["cell"] == cell.name]
+        return sum(own)
+
     def add(self, cell: Cell, outcome: Outcome) -> None:
         """Take over what a cell gave, in place of what it gave before, and write it."""
         common = {"cell": cell.name, "size": self.options.size, "versions": versions()}
@@ -258,8 +263,12 @@ class _Run:
         """Let the restarts of a cell run at once, or leave them out if it was cut."""
         others = [cell for cell in self.waiting if cell.group and cell.group == first.group]
         self.waiting = [cell for cell in self.waiting if cell not in others]
-        if not self.ledger.was_cut(first):
-            self.queue.extendleft(reversed(others))
+        if self.ledger.was_cut(first):
+            return
+        budget, taken = self.study.restart_seconds, self.ledger.seconds(first)
+        if budget is not None and taken > 0:
+            others = others[: int(budget // taken)]
+        self.queue.extendleft(reversed(others))
 
     def tell(self, cell: Cell) -> None:
         """Say how far it is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +137,9 @@ class Study:
         Draws all results on a Matplotlib figure.
     describe : callable
         Makes the page of all results.
+    restart_seconds : float or None
+        No more restarts of a setting than would take so long together, by the first; but for the
+        first, which there is in any case.
     """
 
     name: str
@@ -145,7 +148,8 @@ class Study:
     run: Callable[[Cell, Options], Outcome]
     draw: Callable[[Any, Results], None]
     describe: Callable[[Results], Page]
-    figure_size: tuple[float, float] = field(default=(10.0, 4.0))
+    figure_size: tuple[float, float] = (10.0, 4.0)
+    restart_seconds: float | None = None
 
 
 def study_of(name: str) -> Study:

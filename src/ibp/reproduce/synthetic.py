@@ -145,9 +145,11 @@ def draw(figure: Any, results: Results, name: str, *, log: bool) -> None:
         ax.axhline(n_hidden * mean(truth, "test_log_likelihood"), color="black", linestyle=":")
         ax.set_xlabel("seconds")
     ends = n_hidden * np.array(numbers(plain(results.runs), "test_log_likelihood"))
-    room = 0.15 * max(float(np.ptp(ends)), 1.0)
+    # What is far below most would leave no room for them.
+    lowest = max(ends.min(), np.median(ends) - 3.0 * (ends.max() - np.median(ends)))
+    room = 0.15 * max(float(ends.max() - lowest), 1.0)
     for ax in (published, shipped):
-        ax.set_ylim(ends.min() - room, ends.max() + room)
+        ax.set_ylim(lowest - room, ends.max() + room)
         pictures.legend(ax, loc="lower right")
     for value in paper.values(name):
         colour, mark = pictures.style_of(value.series)
