@@ -60,9 +60,7 @@ TAGS_SHAPE = (20015, 1386)
 TAGS_DIGEST = "32df0e2b291960825cbd1ea454de9593b7fd118bce37c5487748c5069e7633b9"
 
 
-def load_yale_faces(
-    folder: str | PathLike[str], image_shape: tuple[int, int] = (48, 42)
-) -> Faces:
+def load_yale_faces(folder: str | PathLike[str], image_shape: tuple[int, int] = (48, 42)) -> Faces:
     """The cropped Extended Yale B faces: 2,414 images of 38 subjects under varied light.
 
     Parameters
@@ -134,8 +132,8 @@ def load_flickr_tags(folder: str | PathLike[str]) -> Tags:
     """
     path = Path(folder) / TAGS
     wanted = (
-        f"put {TAGS} and {TAG_NAMES} there, with the image-tag indicators of MIRFlickr-25k (Huiskes "
-        "and Lew 2008), 20015 x 1386, and their tags"
+        f"put {TAGS} and {TAG_NAMES} there, with the image-tag indicators of MIRFlickr-25k "
+        "(Huiskes and Lew 2008), 20015 x 1386, and their tags"
     )
     if not path.exists():
         raise DataFileError("is not there", wanted, file=path)

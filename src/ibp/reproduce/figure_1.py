@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -72,17 +73,15 @@ def run(cell: Cell, options: Options) -> Outcome:
             rng.random((n_rows, k)) < PROBABILITY, N_FEATURES, rng, factor_std=scale
         )
         linear, quadratic = problems.linear, problems.quadratic
-        (high, low), seconds_of_all = _timed(lambda p=problems: extremes(p.linear, p.quadratic))
+        (high, low), seconds_of_all = _timed(partial(extremes, linear, quadratic))
         seconds[BRUTE] += seconds_of_all
         highest.append(high)
         lowest.append(low)
         for name in SEARCHES:
-            values, spent = _timed(
-                lambda name=name, w=linear, form=quadratic: _search(name, w, form, number)
-            )
+            values, spent = _timed(partial(_search, name, linear, quadratic, number))
             found[name].append(values)
             seconds[name] += spent
-        chosen, spent = _timed(lambda w=linear, form=quadratic: nearest_planes(w, form))
+        chosen, spent = _timed(partial(nearest_planes, linear, quadratic))
         found[NEAREST].append(problems.values(chosen))
         seconds[NEAREST] += spent
         found[RANDOM].append(problems.values(rng.random(linear.shape) < 0.5))
@@ -198,7 +197,9 @@ def draw(figure: Any, results: Results) -> None:
         ax.set_ylim(0.0, 1.05)
     pictures.legend(ours, loc="center left")
     for place, method in enumerate((*SEARCHES, NEAREST)):
-        spent = [mean(select(results.runs, method=method, K=k), "microseconds_a_row") for k in sizes]
+        spent = [
+            mean(select(results.runs, method=method, K=k), "microseconds_a_row") for k in sizes
+        ]
         times.plot(sizes, spent, marker=".", color=pictures.COLOURS[place], label=method)
     times.set_yscale("log")
     times.set_title("time of a search, here", fontsize=10)
@@ -238,7 +239,9 @@ def describe(results: Results) -> Page:
     exact = min(
         mean(select([*results.runs, *others], method="exact", K=k), "optimal") for k in sizes
     )
-    near = min(mean(select(results.runs, method="local search", K=k), "near_optimal") for k in sizes)
+    near = min(
+        mean(select(results.runs, method="local search", K=k), "near_optimal") for k in sizes
+    )
     searches = [
         [
             method,
@@ -264,8 +267,8 @@ def describe(results: Results) -> Page:
         ],
         seen=[
             "As published: from the empty set, best element first, no complement, no exchanges. "
-            "Rows have a feature with probability 0.4, as in the paper's synthetic data, and factors "
-            f"are half-normal of scale {SCALE:g}; the paper tells neither.",
+            "Rows have a feature with probability 0.4, as in the paper's synthetic data, and "
+            f"factors are half-normal of scale {SCALE:g}; the paper tells neither.",
             pages.table(header, beside),
             "Fractions of optima of all searches, and microseconds a row in brackets (one thread, "
             "all from the empty set):",
@@ -283,14 +286,14 @@ def describe(results: Results) -> Page:
                 "95% of the optimum in over 99.9% of the searches, for all K",
                 near >= 0.999,
                 f"the least of all K is {pages.decimals(near)}; the paper's own table has "
-                f"{pages.decimals(min(v.y for v in paper.values('figure-1', 'local search >= 95%')))}",
+                f"{pages.decimals(_least_near())}",
             ),
         ],
         differ=[
             *_at_other_scale(others, sizes),
             f"`exact` finds the optimum in {100 * exact:.4g}% of the searches at the worst K: it "
             "is what the library does by default, so that the fall of the local search with K is "
-            "not inherited."
+            "not inherited.",
         ],
     )
 
@@ -306,10 +309,15 @@ def _at_other_scale(runs: Sequence[Row], sizes: Sequence[int]) -> list[str]:
         for k, own in rows.items()
     )
     return [
-        f"With factors of scale {OTHER_SCALE:g} instead, the optimum and 95% of it are found in these "
-        f"fractions: {found}. The table above therefore stands for its scale, which was chosen "
-        "because the paper's values at small K go with it."
+        f"With factors of scale {OTHER_SCALE:g} instead, the optimum and 95% of it are found in "
+        f"these fractions: {found}. The table above therefore stands for its scale, which was "
+        "chosen because the paper's values at small K go with it."
     ]
+
+
+def _least_near() -> float:
+    """The least of the paper's fractions of searches that come near to the optimum."""
+    return min(value.y for value in paper.values("figure-1", "local search >= 95%"))
 
 
 def _sizes(results: Results) -> list[int]:

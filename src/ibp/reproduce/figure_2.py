@@ -11,13 +11,13 @@ import numpy.typing as npt
 from ibp.reproduce import pages, paper, pictures
 from ibp.reproduce.protocols import PUBLISHED, SHIPPED
 from ibp.reproduce.study import Cell, Claim, Options, Outcome, Page, Results, Study
-from ibp.reproduce.tables import Row, mean, number, select, settings_text, spread
+from ibp.reproduce.tables import Row, mean, number, select, settings_text
 
 SIZES, QUICK_SIZES = (25, 50, 100, 200, 300, 400, 500), (20, 40, 80)
 N_ROWS, N_FEATURES, N_SETS = 1000, 1000, 3
 QUICK_ROWS, QUICK_SETS = 200, 1
-# How many features a row has: half of all, a few whatever K is, or as many as in an IBP whose mass is
-# such that K features are expected in all.
+# How many features a row has: half of all, a few whatever K is, or as many as in an IBP whose mass
+# is such that K features are expected in all.
 HALF, FEW, BUFFET = "half", "few", "buffet"
 FEATURES_WHERE_FEW = 10
 TOLD = {
@@ -75,7 +75,9 @@ def run(cell: Cell, options: Options) -> Outcome:
     for protocol, (name, thorough) in SEARCHES.items():
         search = Search(batch.LOCAL_SEARCH, NO_LIMIT, thorough, thorough)
         chosen = np.zeros(z.shape, dtype=np.uint8)
-        batch.optimize_rows(problems.linear[:1], problems.quadratic, chosen[:1].copy(), search, None)
+        batch.optimize_rows(
+            problems.linear[:1], problems.quadratic, chosen[:1].copy(), search, None
+        )
         started = time.perf_counter()
         _, updates, _ = batch.optimize_rows(
             problems.linear, problems.quadratic, chosen, search, None
@@ -189,8 +191,16 @@ def describe(results: Results) -> Page:
             "`chosen` is how many features the search ends with; the last but one column is the "
             "count over the best fit of c K ln K.",
             pages.table(
-                ["rows", "K", "updates", "spread", "chosen", "updates / K (chosen + 1)",
-                 "over c K ln K", "paper"],
+                [
+                    "rows",
+                    "K",
+                    "updates",
+                    "spread",
+                    "chosen",
+                    "updates / K (chosen + 1)",
+                    "over c K ln K",
+                    "paper",
+                ],
                 lines,
             ),
             f"Growth over the upper half of the sizes: {grown}.",

@@ -70,14 +70,14 @@ def describe(results: Results) -> Page:
     return Page(
         paper=[
             "As on the left, with 100,000 rows of 1,000 dimensions and 50 factors, and up to 36 "
-            "hours. MEIBP ends best after 11 hours, and is the only one above BNMF, which takes half "
-            "an hour; the uncollapsed samplers do not mix. The values are read off the plot."
+            "hours. MEIBP ends best after 11 hours, and is the only one above BNMF, which takes "
+            "half an hour; the uncollapsed samplers do not mix. The values are read off the plot."
         ],
         seen=[
             synthetic.COLUMNS,
-            "One restart of each, with one thread, in single precision. As published, MEIBP updates "
-            f"q(A) after every {BLOCK_SIZE} rows: after every row, as the authors' code does, a "
-            "sweep takes minutes. Fits end by the paper's rule or at their limit.",
+            "One restart of each, with one thread, in single precision. As published, MEIBP "
+            f"updates q(A) after every {BLOCK_SIZE} rows: after every row, as the authors' code "
+            "does, a sweep takes minutes. Fits end by the paper's rule or at their limit.",
             "As published:",
             synthetic.ranking(results, "figure-3-large", PUBLISHED),
             "As shipped:",
@@ -92,9 +92,7 @@ def describe(results: Results) -> Page:
                 ["bnmf"],
                 [label for label in others if label != "bnmf"],
             ),
-            synthetic.sooner(
-                results, "BNMF converges faster than MEIBP", ["bnmf"], ["meibp"]
-            ),
+            synthetic.sooner(results, "BNMF converges faster than MEIBP", ["bnmf"], ["meibp"]),
         ],
         differ=[
             "The scale differs as on the left. Methods that were cut are compared as far as they "

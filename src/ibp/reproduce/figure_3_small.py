@@ -14,7 +14,7 @@ from ibp.reproduce.fits import Fit, Task, fit_cell, run_fit
 from ibp.reproduce.protocols import PUBLISHED, SHIPPED, estimator, offset_of
 from ibp.reproduce.running import restarts
 from ibp.reproduce.study import Cell, Options, Outcome, Page, Results, Study
-from ibp.reproduce.tables import Row, distinct, mean, number, select, settings_of, spread
+from ibp.reproduce.tables import Row, mean, number, select, settings_of, spread
 
 SIZE, QUICK_SIZE = (500, 500, 20), (80, 40, 4)
 LIMIT, QUICK_LIMIT = 30.0, 0.4
@@ -48,7 +48,7 @@ CONDITIONS = {
     AUTHORS: "rows have each of the true number of features with probability 1/3, factors are "
     "|N(0, 0.05^2)|, as the authors' code begins",
     BOTH: "both of these",
-    TEMPERED: "a quarter of the time each at 4, 2, 1.4 times the noise level and at the level itself",
+    TEMPERED: "a quarter of the time each at 4, 2 and 1.4 times the noise level, then at itself",
     LONG: "four times as long, one restart",
 }
 TEMPERATURES = (4.0, 2.0, 1.4)
@@ -181,10 +181,10 @@ def describe(results: Results) -> Page:
     return Page(
         paper=[
             "500 rows of 500 dimensions, 20 random binary factors, each row has each with "
-            "probability 0.4, unit noise; a fifth of the dimensions of the last half of the rows is "
-            "hidden. Five restarts of every method, with the true number of features. UGibbs ends "
-            "best, then MEIBP; BNMF is the quickest. The values are read off the plot. Beam search "
-            "did not complete an iteration in 36 hours."
+            "probability 0.4, unit noise; a fifth of the dimensions of the last half of the rows "
+            "is hidden. Five restarts of every method, with the true number of features. UGibbs "
+            "ends best, then MEIBP; BNMF is the quickest. The values are read off the plot. Beam "
+            "search did not complete an iteration in 36 hours."
         ],
         seen=[
             synthetic.COLUMNS,

@@ -56,10 +56,7 @@ def claims(results: Results) -> list[Claim]:
             "meibp",
             [*gaussian, "t-ugibbs"],
         ),
-        *(
-            ahead(results.runs, f"{label} ends above MEIBP", label, ["meibp"])
-            for label in gaussian
-        ),
+        *(ahead(results.runs, f"{label} ends above MEIBP", label, ["meibp"]) for label in gaussian),
         ahead(results.runs, "BNMF ends below all IBP models", "meibp", ["bnmf"]),
     ]
 
@@ -80,7 +77,7 @@ STUDY = RealSet(
     stand_in,
     "2,414 x 32,256, the bottom half of five images of each of 38 subjects hidden. MEIBP converges "
     "faster than the other IBP methods but lower; models with nonnegative factors have trouble "
-    "with shadows, BNMF most of all, at about −3.6e6, off the plot.",
+    "with shadows, BNMF most of all, at about -3.6e6, off the plot.",
     [
         "The data are the paper's. All methods are fitted to images of 48 x 42 pixels, means of "
         "4 x 4; at the full size those that come far enough within their limit. The paper has all "

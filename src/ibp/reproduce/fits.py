@@ -187,4 +187,6 @@ def fit_cell(fit: Fit, **more: Any) -> Cell:
 
 def median_run(runs: list[Row]) -> Row:
     """Of some runs the one whose score is in the middle."""
-    return sorted(runs, key=lambda row: float(str(row["test_log_likelihood"])))[(len(runs) - 1) // 2]
+    return sorted(runs, key=lambda row: float(str(row["test_log_likelihood"])))[
+        (len(runs) - 1) // 2
+    ]

@@ -1,4 +1,4 @@
-"""The supplement's experiment: how many of 20 features are left when there are four?"""
+"""The supplement's experiment: how many of 20 features are left when there are four."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def run(cell: Cell, options: Options) -> Outcome:
     """Fit the data of a noise level."""
     given = cell.parameters
     index, protocol, label = given["index"], given["protocol"], given["label"]
-    draw = make_block_images(noise_std=given["noise_std"], random_state=[0, index])
+    draw = make_block_images(
+        noise_std=given["noise_std"], random_state=np.random.default_rng([0, index])
+    )
     model = estimator(
         protocol,
         label,
@@ -133,15 +135,17 @@ def describe(results: Results) -> Page:
     share = theirs[TRUE] / sum(theirs.values())
     error = np.sqrt(share * (1.0 - share) * n_levels * (1.0 + n_levels / sum(theirs.values())))
     differ = []
-    for (protocol, label), found in counts.items():
+    for protocol, label in WAYS:
         rows = select(results.runs, protocol=protocol, method=label)
         wrong = [row for row in rows if number(row, "n_components") != TRUE]
         where = ", ".join(
             f"{number(row, 'noise_std'):.2f} ({int(number(row, 'n_components'))})" for row in wrong
         )
         if protocol == SHIPPED:
-            what = f"Another number than four at the noise levels {where}." if wrong else (
-                "Four at every noise level."
+            what = (
+                f"Another number than four at the noise levels {where}."
+                if wrong
+                else ("Four at every noise level.")
             )
             differ.append(f"{COLUMNS[protocol, label]}: {what}")
     differ.append(

@@ -11,6 +11,7 @@ from ibp.reproduce.running import CUT
 from ibp.reproduce.study import Claim, Page, Results, Study
 from ibp.reproduce.tables import Row, number
 
+DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 SEEN = {True: "seen", False: "not seen", None: "not tested"}
 
 
@@ -28,15 +29,15 @@ def listed(sentences: Sequence[str]) -> str:
 def figure(value: float, digits: int = 3) -> str:
     """A number for a table, a dash where there is none."""
     if math.isnan(value):
-        return "–"
+        return DASH
     if abs(value) >= 1000:
-        return f"{value:,.0f}".replace("-", "−")
-    return f"{value:.{digits}g}".replace("-", "−")
+        return f"{value:,.0f}".replace("-", MINUS)
+    return f"{value:.{digits}g}".replace("-", MINUS)
 
 
 def decimals(value: float, places: int = 4) -> str:
     """A number with so many places, a dash where there is none."""
-    return "–" if math.isnan(value) else f"{value:.{places}f}".replace("-", "−")
+    return DASH if math.isnan(value) else f"{value:.{places}f}".replace("-", MINUS)
 
 
 def cut_runs(runs: Sequence[Row]) -> str | None:

@@ -56,7 +56,5 @@ def all_values() -> tuple[PaperValue, ...]:
 def values(figure: str, series: str | None = None) -> list[PaperValue]:
     """The points of a figure, or of one of its series."""
     return [
-        value
-        for value in all_values()
-        if value.figure == figure and series in (None, value.series)
+        value for value in all_values() if value.figure == figure and series in (None, value.series)
     ]

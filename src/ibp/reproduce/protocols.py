@@ -1,8 +1,9 @@
 """The two protocols, which are never mixed.
 
-*As published*: the paper's presets of `ibp.METHODS`, that is fixed standard deviations, alpha = 3 and
-random starts; data with a zero minimum for nonnegative factors, with zero means of the columns for
-Gaussian ones, and no intercept. *As shipped*: the library's defaults, on the data as they are.
+*As published*: the paper's presets of `ibp.METHODS`, that is fixed standard deviations, alpha = 3
+and random starts; data with a zero minimum for nonnegative factors, with zero means of the
+columns for Gaussian ones, and no intercept. *As shipped*: the library's defaults, on the data as
+they are.
 """
 
 from __future__ import annotations

@@ -23,12 +23,15 @@ from ibp.reproduce.tables import Row, distinct, mean, numbers, select, settings_
 SIZES, QUICK_SIZES = (10, 25, 50), (5,)
 LIMIT, QUICK_LIMIT = 45.0, 0.5
 # Restarts of a setting, less the first, may take so long together.
-RESTART_SECONDS = 90.0
+RESTART_SECONDS = 60.0
 TRUNCATED = ("meibp", "bnmf", "i-vibp", "f-vibp", "t-aibp", "t-ugibbs")
 UNBOUNDED = ("aibp", "ugibbs")
 OURS = ("meibp-default", "meibp-weighted")
 VARIATIONAL = ("i-vibp", "f-vibp")
 QUICK_ROWS = 300
+# Rows of MEIBP, as published, between updates of q(A). After every row, as the authors' code has
+# it, a sweep of these sets takes from seven seconds to minutes; the paper does not ask for it.
+BLOCK_SIZE = 64
 FRACTION = 0.2
 AN_ORDER = 10.0
 # Marks of unbounded methods are the largest and faded.
@@ -109,6 +112,7 @@ class RealSet:
         for place, version in enumerate(self.versions):
             if options.quick and place > 0:
                 break
+            fits: list[tuple[str, str, int | None]]
             fits = [(PUBLISHED, label, k) for label in version.truncated for k in sizes]
             fits += [(PUBLISHED, label, None) for label in version.unbounded]
             fits += [
@@ -142,12 +146,15 @@ class RealSet:
         """Fit and score."""
         given = cell.parameters
         task = _task(self, given["version"], options)
+        blocks = {"block_size": BLOCK_SIZE} if given["label"] == "meibp" else {}
         fit = Fit(
             given["protocol"],
             given["label"],
             given["n_components"],
             given["seed"],
             given["time_limit"],
+            changes=blocks,
+            remarks=blocks,
         )
         return run_fit(fit, task)
 
@@ -193,10 +200,12 @@ class RealSet:
         """Tables of all settings, the paper's values beside them, and its claims."""
         runs = self.main_runs(results)
         seen = [
-            "Fits end by the paper's rule (as shipped: by their own), or at their limit. Scores are "
-            "sums over the hidden entries at one noise level for all, the paper's 0.75 standard "
-            "deviations of the data; *own density* is the mean log-density of an entry by each "
-            "model's own predictive density. Five restarts, fewer where those after the first "
+            "Fits end by the paper's rule (as shipped: by their own), or at their limit. Scores "
+            "are sums over the hidden entries at one noise level for all, the paper's 0.75 "
+            "standard deviations of the data; *own density* is the mean log-density of an entry by "
+            "each model's own predictive density. As published, MEIBP updates q(A) after every "
+            f"{BLOCK_SIZE} rows: after every row, as the authors' code does, few sweeps would fit "
+            "into the limit. Five restarts, fewer where those after the first "
             f"would take more than {RESTART_SECONDS:.0f} seconds together, and one where that was "
             "cut.",
         ]
@@ -237,13 +246,15 @@ class RealSet:
                 value = theirs.get((method, f"K={k}" if k else "unbounded"))
                 n_hidden = mean(own, "n_hidden")
                 found = sorted({int(x) for x in numbers(own, "n_components")})
-                beside = "–" if value is None or not with_paper else (
-                    f"{pages.figure(value.y)} in {pages.figure(value.x)} s"
+                beside = (
+                    pages.DASH
+                    if value is None or not with_paper
+                    else (f"{pages.figure(value.y)} in {pages.figure(value.x)} s")
                 )
                 lines.append(
                     [
                         method,
-                        k or "–",
+                        k or pages.DASH,
                         str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}",
                         pages.figure(n_hidden * mean(own, "test_log_likelihood")),
                         pages.figure(n_hidden * spread(own, "test_log_likelihood")),

@@ -1,4 +1,4 @@
-"""The problem of one row, as figures 1 and 2 pose it, and searches that the library has no batch of.
+"""The problem of one row, as figures 1 and 2 pose it, and two searches of many rows.
 
 F(z) = w'z - z'Wz / 2 with W = A A' / noise_std^2 and w = A x / noise_std^2 plus the log-odds of the
 counts: the paper's objective of a row with the factors known.

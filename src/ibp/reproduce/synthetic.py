@@ -188,10 +188,11 @@ def ranking(results: Results, name: str, protocol: str) -> str:
         ending = "; ".join(distinct(own, "ending"))
         place, value = theirs.get(method, (None, None))
         total = n_hidden * mean(own, "test_log_likelihood")
+        width = n_hidden * spread(own, "test_log_likelihood")
         lines.append(
             [
                 method,
-                f"{pages.figure(total)} ± {pages.figure(n_hidden * spread(own, 'test_log_likelihood'))}",
+                f"{pages.figure(total)} ± {pages.figure(width)}",
                 pages.decimals(mean(own, "test_log_likelihood")),
                 pages.decimals(mean(own, "own_log_likelihood")),
                 pages.figure(mean(own, "seconds")),
@@ -229,7 +230,9 @@ COLUMNS = (
 
 def score(results: Results, method: str, protocol: str = PUBLISHED) -> float:
     """The mean final score; NaN without a run."""
-    return mean(plain(select(results.runs, protocol=protocol, method=method)), "test_log_likelihood")
+    return mean(
+        plain(select(results.runs, protocol=protocol, method=method)), "test_log_likelihood"
+    )
 
 
 def ahead(results: Results, text: str, better: Sequence[str], worse: Sequence[str]) -> Claim:

@@ -18,12 +18,20 @@ from ibp.reproduce.tables import Row, number, select, settings_text
 
 VARIABLES = ("N", "K", "D")
 BASE = {"N": 2000, "K": 16, "D": 128}
-SIZES = {"N": (1000, 2000, 4000, 8000), "K": (8, 16, 32, 64), "D": (128, 256, 512, 1024)}
+SIZES: dict[str, tuple[int, ...]] = {
+    "N": (1000, 2000, 4000, 8000),
+    "K": (8, 16, 32, 64),
+    "D": (128, 256, 512, 1024),
+}
 QUICK_BASE = {"N": 200, "K": 4, "D": 32}
-QUICK_SIZES = {"N": (200, 400), "K": (4, 8), "D": (32, 64)}
+QUICK_SIZES: dict[str, tuple[int, ...]] = {"N": (200, 400), "K": (4, 8), "D": (32, 64)}
 # A beam looks at 2^K sets of a row, so it has a smaller base.
 BEAM_BASE = {"N": 400, "K": 4, "D": 64}
-BEAM_SIZES = {"N": (200, 400, 800, 1600), "K": (2, 4, 6, 8), "D": (64, 128, 256, 512)}
+BEAM_SIZES: dict[str, tuple[int, ...]] = {
+    "N": (200, 400, 800, 1600),
+    "K": (2, 4, 6, 8),
+    "D": (64, 128, 256, 512),
+}
 SWEEPS = 5
 TIME_LIMIT = 20.0
 
@@ -38,9 +46,7 @@ class Formula:
 
 VIBP = Formula("N K² D", lambda n, k, d: n * k**2 * d)
 FORMULAE = {
-    "meibp": Formula(
-        "N (K² D + K³ ln K)", lambda n, k, d: n * (k**2 * d + k**3 * math.log(k))
-    ),
+    "meibp": Formula("N (K² D + K³ ln K)", lambda n, k, d: n * (k**2 * d + k**3 * math.log(k))),
     "i-vibp": VIBP,
     "f-vibp": VIBP,
     "t-aibp": Formula("N (K² + K D)", lambda n, k, d: n * (k**2 + k * d)),
