@@ -1,6 +1,6 @@
-"""The page of results and README's table, made from the tables in `results/`.
+"""The page of results, README's table and the pages in `results/`, made from the tables there.
 
-    python docs/make_results.py           # writes both
+    python docs/make_results.py           # writes them
     python docs/make_results.py --check   # only says whether they are what the tables say
 
 The tables come from ``ibp reproduce all -o results``.
@@ -32,8 +32,8 @@ ibp reproduce all -o results --data FOLDER --jobs 2
 where the folder has the real data of figure 4. Fits are timed with one thread; seconds are from a
 machine with 2 cores, and only their ratios mean anything elsewhere. Two protocols stand side by
 side and are never mixed. *As published*: the paper's settings, fixed standard deviations, random
-starts, data with a zero minimum (nonnegative factors) or zero means (Gaussian ones). *As shipped*: our
-defaults, on the data as they are.
+starts, data with a zero minimum (nonnegative factors) or zero means (Gaussian ones). *As shipped*:
+our defaults, on the data as they are.
 """
 TAIL = """## More
 
@@ -68,6 +68,15 @@ def page() -> str:
     return "\n".join([*parts, TAIL])
 
 
+def study_pages() -> dict[Path, str]:
+    """The pages beside the tables, which the command wrote as its words were then."""
+    return {
+        TABLES / name / f"{name}.md": pages.text_of(study_of(name), results, f"{name}.svg")
+        for name in NAMES
+        if (results := results_of(name)) is not None
+    }
+
+
 def readme_table() -> str:
     """How many of the paper's claims are seen, figure by figure."""
     lines = []
@@ -100,8 +109,8 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing")
     check = parser.parse_args().check
     stale = []
-    for path, text in ((PAGE, page()), (README, readme())):
-        if path.read_text(encoding="utf-8") != text:
+    for path, text in {PAGE: page(), README: readme(), **study_pages()}.items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(path.name)
             if not check:
                 path.write_text(text, encoding="utf-8")

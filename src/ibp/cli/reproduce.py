@@ -120,7 +120,7 @@ def _run_all(
 ) -> list[Path]:
     """Run the studies one after the other; their pages."""
     from ibp.reproduce import pages, pictures
-    from ibp.reproduce.running import run_cells, workers
+    from ibp.reproduce.running import RUNS, run_cells, workers
 
     written = []
     with workers(jobs) as crew:
@@ -128,7 +128,12 @@ def _run_all(
             later = sum(cell.seconds for plan in plans[place + 1 :] for cell in plan) / jobs
             reporter.stage(study.title)
 
-            def tell(progress: RunProgress, later: float = later) -> None:
+            folder = output / study.name
+            table = folder / RUNS
+
+            def tell(progress: RunProgress, later: float = later, table: Path = table) -> None:
+                if progress.done and table not in reporter.written:
+                    reporter.wrote(table)  # so that nobody thinks that an interrupted run is lost
                 reporter.work(
                     Work(
                         progress.study,
@@ -140,7 +145,6 @@ def _run_all(
                     )
                 )
 
-            folder = output / study.name
             results = run_cells(study, folder, wanted, crew, jobs, tell)
             reporter.stage(f"Drawing {study.name}")
             pictures.save(study, results, folder)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from ibp.reproduce import pages, synthetic
-from ibp.reproduce.fits import Fit, Task, fit_cell, run_fit
+from ibp.reproduce.fits import Fit, Task, begun_earlier, fit_cell, run_fit
 from ibp.reproduce.protocols import PUBLISHED, SHIPPED, estimator, offset_of
 from ibp.reproduce.running import restarts
 from ibp.reproduce.study import Cell, Options, Outcome, Page, Results, Study
-from ibp.reproduce.tables import Row, mean, number, select, settings_of, spread
+from ibp.reproduce.tables import Row, mean, select, settings_of, spread
 
 SIZE, QUICK_SIZE = (500, 500, 20), (80, 40, 4)
 LIMIT, QUICK_LIMIT = 30.0, 0.4
@@ -134,14 +134,7 @@ def tempered(fit: Fit, task: Task) -> Outcome:
             warnings.simplefilter("ignore")
             start = model.fit(task.shifted(offset).training)
     outcome = run_fit(replace(fit, time_limit=part, changes={"init": start}), task)
-    before = fit.time_limit - part
-    return Outcome(
-        [
-            {**row, "seconds": number(row, "seconds") + before, "time_limit": fit.time_limit}
-            for row in outcome.runs
-        ],
-        [{**row, "seconds": number(row, "seconds") + before} for row in outcome.points],
-    )
+    return begun_earlier(outcome, fit.time_limit - part, fit.time_limit)
 
 
 def draw(figure: Any, results: Results) -> None:

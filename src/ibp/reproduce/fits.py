@@ -16,7 +16,7 @@ from ibp.loop import Progress
 from ibp.reproduce.protocols import estimator, offset_of
 from ibp.reproduce.running import CUT, SPAN
 from ibp.reproduce.study import Cell, Outcome
-from ibp.reproduce.tables import Row, settings_text
+from ibp.reproduce.tables import number, settings_text
 
 # A sweep that takes long is broken off when the limit has passed so many times, scoring included.
 PATIENCE = 2.0
@@ -156,6 +156,17 @@ def run_fit(fit: Fit, task: Task, *, own: bool = True) -> Outcome:
     return Outcome([run], [{**common, **point} for point in points])
 
 
+def begun_earlier(outcome: Outcome, seconds: float, time_limit: float) -> Outcome:
+    """The same, where other fits took some of the time before."""
+    return Outcome(
+        [
+            {**row, "seconds": number(row, "seconds") + seconds, "time_limit": time_limit}
+            for row in outcome.runs
+        ],
+        [{**row, "seconds": number(row, "seconds") + seconds} for row in outcome.points],
+    )
+
+
 def _own_score(held_out: HeldOut, model: Any) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -183,10 +194,3 @@ def fit_cell(fit: Fit, **more: Any) -> Cell:
         **more,
     }
     return Cell(name, parameters, seconds=fit.time_limit * (1.1 if fit.span else 0.6))
-
-
-def median_run(runs: list[Row]) -> Row:
-    """Of some runs the one whose score is in the middle."""
-    return sorted(runs, key=lambda row: float(str(row["test_log_likelihood"])))[
-        (len(runs) - 1) // 2
-    ]
