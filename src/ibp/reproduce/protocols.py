@@ -16,6 +16,9 @@ import numpy.typing as npt
 from ibp.registry import CARDS, METHODS
 
 PUBLISHED, SHIPPED = "as published", "as shipped"
+# Labels stand for the paper's settings if they fix one of these, or have a constructor of their
+# own; others name settings of ours.
+OF_THE_PAPER = {"alpha", "tol"}
 # More sweeps than any time limit leaves room for.
 MANY_SWEEPS = 1_000_000
 
@@ -36,10 +39,11 @@ def estimator(protocol: str, label: str, n_components: int | None, **changes: An
 
 def _bare(protocol: str, label: str, n_components: int | None) -> Any:
     card = next(card for card in CARDS.values() if label in card.labels)
-    # Labels stand for the paper's settings, except those that name our own.
-    if protocol == PUBLISHED or card.name == "MEIBP":
+    preset = card.labels[label]
+    papers = preset.constructor is not None or not OF_THE_PAPER.isdisjoint(preset.settings)
+    if protocol == PUBLISHED or not papers:
         return METHODS[label](n_components)
-    if n_components is None or card.labels[label].n_components == "unbounded":
+    if n_components is None or preset.n_components == "unbounded":
         return card.estimator()
     return card.estimator(n_components=n_components)
 
