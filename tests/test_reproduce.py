@@ -13,7 +13,16 @@ from ibp.datasets import make_binary_factors
 from ibp.errors import InputError
 from ibp.evaluate import HeldOut
 from ibp.registry import METHODS
-from ibp.reproduce import figure_1, figure_2, figure_4_yale, learning_k, pages, paper, synthetic
+from ibp.reproduce import (
+    figure_1,
+    figure_2,
+    figure_4_yale,
+    learning_k,
+    pages,
+    paper,
+    real_data,
+    synthetic,
+)
 from ibp.reproduce.fits import Fit, Task, fit_cell, run_fit
 from ibp.reproduce.protocols import PUBLISHED, SHIPPED, estimator, offset_of
 from ibp.reproduce.running import CUT, SPAN, InThisProcess, Ledger, restarts, run_cells
@@ -262,6 +271,33 @@ def test_the_bottom_half_of_five_images_of_each_subject_is_hidden():
     hidden = figure_4_yale.bottom_halves(subject, (4, 3)).reshape(16, 4, 3)
     assert not hidden[:, :2].any()
     assert [int(hidden[subject == s, 2:].all(axis=(1, 2)).sum()) for s in (1, 2)] == [5, 5]
+
+
+def timed(method, k, seconds, ending="converged"):
+    settings = settings_text(data="d", K=k)
+    return {
+        "protocol": PUBLISHED,
+        "method": method,
+        "settings": settings,
+        "seconds": seconds,
+        "ending": ending,
+    }
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "seen"),
+    [
+        ((1.0, "converged"), (20.0, "converged"), True),
+        ((1.0, "converged"), (5.0, "converged"), False),
+        ((1.0, "converged"), (20.0, CUT), True),  # it would have taken even longer
+        ((1.0, "converged"), (5.0, CUT), None),
+        ((45.0, CUT), (45.0, CUT), None),
+        ((45.0, CUT), (20.0, "converged"), False),
+    ],
+)
+def test_times_of_runs_that_were_cut_are_lower_bounds(own, other, seen):
+    runs = [timed("a", 10, *own), timed("b", 10, *other), timed("b", 25, 1.0)]
+    assert real_data.quicker(runs, "claim", "a", ["b"], 10.0).seen is seen
 
 
 # The command below has all of figure 2.

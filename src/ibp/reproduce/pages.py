@@ -12,7 +12,7 @@ from ibp.reproduce.study import Claim, Page, Results, Study
 from ibp.reproduce.tables import Row, number
 
 DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
-SEEN = {True: "seen", False: "not seen", None: "not tested"}
+SEEN = {True: "seen", False: "not seen", None: "not decided"}
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
