@@ -3,7 +3,7 @@
     python benchmarks/learning_k.py
 
 Noise from 0.1 to 1.0: 2000 noisy sums of the four 6 x 6 block images, the draws of
-`experiments/learning_k.py`, where the paper's settings are tried. The paper found the true four 68
+`ibp reproduce learning-k`, where the paper's settings are tried. The paper found the true four 68
 times of 100.
 """
 

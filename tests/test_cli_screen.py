@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from ibp.cli.pictures import print_pictures
-from ibp.cli.progress import ComparisonSweep, JsonReporter, LineReporter, Sweep
+from ibp.cli.progress import ComparisonSweep, JsonReporter, LineReporter, Sweep, Work
 from ibp.cli.screen import TerminalReporter
 from terminal import events_of
 
@@ -126,3 +126,19 @@ def test_no_pictures_are_no_lines():
     console = Console(file=io.StringIO(), width=80)
     print_pictures(console, np.zeros((0, 4, 4)), [])
     assert console.file.getvalue() == ""
+
+
+def test_long_work_says_how_far_it_is_and_how_long_it_will_take(watched, capsys):
+    work = Work("figure-1", "K=2, data set 0", 3, 12, 30.0, 95.0)
+    watched.reporter.stage("Figure 1")
+    watched.reporter.work(work)
+    picture = watched.picture()
+    assert "K=2, data set 0" in picture and "3 of 12, about 1 m 35 s left" in picture
+    watched.reporter.stage("Drawing")
+    assert "left" not in watched.picture()
+    LineReporter().work(work)
+    line = "figure-1: 3 of 12, K=2, data set 0, about 1 m 35 s left\n"
+    assert capsys.readouterr().err == line
+    JsonReporter().work(work)
+    (event,) = events_of(capsys.readouterr().out)
+    assert event["event"] == "work" and event["left"] == 95.0

@@ -36,7 +36,7 @@ LAYERS = (
         "datasets",
     ),
     # The last two are the names that users import, and `python -m ibp`.
-    ("files", "plots", "report", "cli", "__init__", "__main__"),
+    ("files", "plots", "report", "reproduce", "cli", "__init__", "__main__"),
 )
 
 

@@ -211,14 +211,16 @@ class Recorder:
         self.own_seconds = 0.0
         self.next_sweep = 1
 
-    def __call__(self, progress: Progress) -> None:
-        """Score a sweep if it is due."""
+    def __call__(self, progress: Progress) -> object:
+        """Score a sweep if it is due; True, which ends the fit, if whoever is told says so."""
         due = progress.iteration >= self.next_sweep
         if due:
             self.enter(progress.iteration, progress.fitted_model)
         if self.told is not None:
             score = self.record.log_likelihood[-1] if due else None
-            self.told(progress, time.perf_counter() - self.started - self.own_seconds, score)
+            seconds = time.perf_counter() - self.started - self.own_seconds
+            return self.told(progress, seconds, score)
+        return None
 
     def enter(self, sweep: int, fitted_model: Callable[[], Any]) -> None:
         """Score what a fit that ended now would know."""
@@ -251,7 +253,8 @@ def fit_scored(
     """Fit an estimator to what is not hidden plus a shift, and fill in the record on its way.
 
     Scores are at the common ``noise_std`` and at the model's own. ``told`` is called after each
-    sweep with its `Progress`, the seconds without scoring, and its score or None.
+    sweep with its `Progress`, the seconds without scoring, and its score or None; if it returns
+    True the fit ends.
     """
 
     def score(fitted: Any) -> tuple[float, float]:
@@ -358,7 +361,7 @@ def compare(
         known = n_components if label == DEFAULT_METHOD else result.n_components
         model = METHODS[label](known, random_state=seed, n_jobs=n_jobs)
         if seed == random_state:
-            _warm_up(clone(model), held_out)
+            warm_up(clone(model), held_out)
         limit = share(len(planned) - done)
 
         def told(progress: Progress, seconds: float, score: float | None) -> None:
@@ -442,7 +445,7 @@ def _find_n_components(held_out: HeldOut, limit: float, seed: int, n_jobs: int |
     return max(1, int(_fit_quietly(model, held_out.training).n_components_))
 
 
-def _warm_up(model: Any, held_out: HeldOut) -> None:
+def warm_up(model: Any, held_out: HeldOut) -> None:
     """Fit a few rows, so that what is timed later has been compiled."""
     hidden_rows = held_out.hidden.any(axis=1)
     sides = [np.flatnonzero(hidden_rows == side) for side in (False, True)]

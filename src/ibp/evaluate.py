@@ -3,7 +3,7 @@
 There are two densities, and which one a score uses goes by what is called:
 
 - The paper's, ln N(x; b + z E[A], noise_std^2) at one code z for each row and any noise level: an
-  `Explanation`, `HeldOut.score` and `row_log_likelihood`. `ibp.comparison`, the experiments and the
+  `Explanation`, `HeldOut.score` and `row_log_likelihood`. `ibp.comparison`, `ibp.reproduce` and the
   benchmarks score every method by it, at one level for all and at each method's own, so that their
   numbers can be compared with each other and with the paper's.
 - The model's own predictive density: a `Prediction`, which `impute`, `score`, `score_samples` and

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ibp import __version__
-from ibp.cli import compare, demo, fit, info, report, simulate, transform
+from ibp.cli import compare, demo, fit, info, report, reproduce, simulate, transform
 from ibp.cli.options import examples, flag, help_of
 from ibp.cli.problems import BAD_INPUT, sentence
 
@@ -31,7 +31,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for module in (fit, transform, report, compare, info, simulate, demo):
+for module in (fit, transform, report, compare, info, simulate, demo, reproduce):
     name = module.__name__.rpartition(".")[2]
     command = getattr(module, name)
     app.command(name, help=help_of(command), epilog=examples(*module.EXAMPLES))(command)

@@ -59,6 +59,18 @@ class ComparisonSweep:
     time_limit: float
 
 
+@dataclass(frozen=True)
+class Work:
+    """How far a long piece of work is: cells done of all, and seconds, those left by a guess."""
+
+    study: str
+    cell: str
+    done: int
+    total: int
+    elapsed: float
+    left: float
+
+
 class Reporter:
     """What commands tell; this one keeps everything to itself but errors and the result."""
 
@@ -79,6 +91,9 @@ class Reporter:
 
     def sweep(self, sweep: Sweep | ComparisonSweep) -> None:
         """A sweep of a fit is done."""
+
+    def work(self, work: Work) -> None:
+        """A cell of a long piece of work begins, or is done."""
 
     def trying(self, what: str) -> None:
         """Say what is tried within a sweep."""
@@ -145,6 +160,16 @@ class LineReporter(Reporter):
         else:
             self._skipped = _in_a_line(sweep)
 
+    def work(self, work: Work) -> None:
+        """A line, if the last was a while ago."""
+        now = time.monotonic()
+        if now - self._printed >= SECONDS_BETWEEN_LINES or work.done == work.total:
+            _complain(
+                f"{work.study}: {work.done} of {work.total}, {work.cell}, "
+                f"about {duration(work.left)} left"
+            )
+            self._printed = now
+
     def note(self, text: str) -> None:
         """A line."""
         _complain(f"note: {text}")
@@ -175,6 +200,10 @@ class JsonReporter(Reporter):
     def sweep(self, sweep: Sweep | ComparisonSweep) -> None:
         """An event."""
         _emit("sweep", asdict(sweep))
+
+    def work(self, work: Work) -> None:
+        """An event."""
+        _emit("work", asdict(work))
 
     def note(self, text: str) -> None:
         """An event."""

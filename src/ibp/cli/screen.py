@@ -14,7 +14,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from ibp.cli.progress import ComparisonSweep, Reporter, Show, Sweep, print_summary
+from ibp.cli.progress import ComparisonSweep, Reporter, Show, Sweep, Work, print_summary
 from ibp.cli.words import duration, number, printable
 from ibp.errors import counted
 
@@ -39,6 +39,7 @@ class TerminalReporter(Reporter):
         self._evidence: list[float] = []
         self._compared: dict[str, ComparisonSweep] = {}
         self._best: dict[str, float] = {}
+        self._work: Work | None = None
         self._told_at = 0.0
         self._live = Live(
             console=self._console,
@@ -59,7 +60,7 @@ class TerminalReporter(Reporter):
     def stage(self, text: str) -> None:
         """Shown beside the spinner."""
         self._sweep, self._compiling, self._held_out = None, None, None
-        self._trying, self._moved = None, None
+        self._trying, self._moved, self._work = None, None, None
         self._evidence, self._compared, self._best = [], {}, {}
         self._stage = printable(text)
 
@@ -87,6 +88,11 @@ class TerminalReporter(Reporter):
         self._evidence.append(sweep.evidence)
         if sweep.held_out is not None:
             self._held_out = sweep.held_out
+
+    def work(self, work: Work) -> None:
+        """A bar, with what is being done and how long it will take."""
+        self._compiling, self._told_at = None, time.monotonic()
+        self._work = work
 
     def trying(self, what: str) -> None:
         """Shown until the sweep has ended."""
@@ -125,6 +131,8 @@ class TerminalReporter(Reporter):
             lines += self._sweep_lines(self._sweep)
         if self._compared:
             lines += self._comparison_lines()
+        if self._work is not None:
+            lines += self._work_lines(self._work)
         return Group(*lines)
 
     def _since(self) -> float:
@@ -151,6 +159,16 @@ class TerminalReporter(Reporter):
         if sweep.time_limit is not None:
             lines.append(_time_left(seconds, sweep.time_limit))
         return lines
+
+    def _work_lines(self, work: Work) -> list[RenderableType]:
+        left = max(0.0, work.left - self._since())
+        row = Table.grid(padding=(0, 2, 0, 0))
+        bar = ProgressBar(total=max(work.total, 1), completed=work.done, width=BAR_WIDTH)
+        row.add_row(
+            Padding(bar, (0, 2)),
+            Text(f"{work.done} of {work.total}, about {duration(left)} left", style="dim"),
+        )
+        return [Text(f"  {work.cell}"), row]
 
     def _moves(self) -> str:
         """The last move that was kept, with what it gained, and what is tried now."""
