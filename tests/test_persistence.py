@@ -254,7 +254,7 @@ def test_model_with_nothing_but_an_intercept(tmp_path):
 
 
 def test_model_without_sweeps(tmp_path):
-    fitted = MEIBP(4, time_limit=0, random_state=0).fit(make_data())
+    fitted = MEIBP(4, time_limit=0, tol=0, random_state=0).fit(make_data())
     fitted.save(tmp_path / "model")
     loaded = ibp.load(tmp_path / "model")
     assert difference(fitted, loaded) is None

@@ -20,10 +20,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_array
 
-from ibp.errors import InvalidValueError
+from ibp.errors import FitInterrupted, InvalidValueError
 from ibp.evaluate import HeldOut
 from ibp.loop import Progress
 from ibp.registry import COMPARED, DEFAULT_METHOD, METHODS
@@ -266,11 +267,15 @@ def fit_scored(
     model.set_params(callbacks=recorder)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit(X)
+        with suppress(FitInterrupted):  # what there is by then is scored
+            model.fit(X)
     if not record.sweeps or record.sweeps[-1] < model.n_iter_:
         recorder.enter(model.n_iter_, lambda: model)
     record.ending, record.n_iter = model.ending_, model.n_iter_
     record.n_components = int(model.n_components_)
+    # That its time was up, the record says anyway; what would help it is not for us to set.
+    if model.ending_ == "time_limit":
+        caught = [note for note in caught if not issubclass(note.category, ConvergenceWarning)]
     record.notes = list(dict.fromkeys(str(warning.message) for warning in caught))
     return record
 
@@ -455,10 +460,8 @@ def _warm_up(model: Any, held_out: HeldOut) -> None:
 
 
 def _fit_quietly(model: Any, X: npt.NDArray[np.floating]) -> Any:
-    """Fit for our own sake: no warnings, and Ctrl-C is for the comparison."""
+    """Fit for our own sake: without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(X)
-    if model.ending_ == "interrupted":
-        raise KeyboardInterrupt
     return model

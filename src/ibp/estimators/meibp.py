@@ -370,7 +370,7 @@ default="exact"
         ndarray of shape (n_samples, n_components_)
             1 (uint8) where a row has a feature; with weighted codes, how much of it.
         """
-        self._fit(X, unsupported)
+        self._fit_or_interrupt(X, unsupported)
         return self.codes_.copy()
 
     @property
