@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -229,7 +230,7 @@ def test_the_terminal_counts_what_came_back_as_the_page_does(folder):
 def test_a_column_that_names_the_rows_is_noted(call, folder):
     (folder / "prices.csv").write_text("price,b,c\n$5,1,2\n$6,3,4\n$7,5,1\n")
     noted = call("info", "prices.csv").stderr
-    assert 'note: The column "price" of prices.csv holds text' in noted
+    assert 'note: prices.csv: The column "price" holds text' in noted
     assert "note" not in call("info", "prices.csv", "--index", "price").stderr
 
 
@@ -369,10 +370,18 @@ def test_transform_matches_columns_by_name(call, folder, tmp_path):
     turned = transform(X[:, ::-1], names[::-1])
     assert turned.returncode == 0 and "note: The columns of turned.csv were put" in turned.stderr
     assert np.array_equal(np.load(tmp_path / "z.npy"), np.load(tmp_path / "straight.npy"))
-    check_refusal(transform(X, [*names[:-1], "other"], "a.npy"), 'turned.csv has no column "p35"')
-    check_refusal(transform(X[:, :9], names[:9], "a.npy"), "9 columns", "36")
-    more = np.hstack([X, X[:, :1]])
-    check_refusal(transform(more, [*names, "label"], "a.npy"), "37 columns", '--drop "label"')
+    lacking = 'turned.csv lacks a column that the model was fitted to: "p35"'
+    check_refusal(transform(X, [*names[:-1], "other"], "a.npy"), lacking)
+    check_refusal(transform(X[:, :9], names[:9], "a.npy"), "27 columns", '"p10"')
+    more = np.hstack([X[:, :1], X])
+    assert transform(more, ["label", *names], "more.npy").returncode == 0
+    assert np.array_equal(np.load(tmp_path / "more.npy"), np.load(tmp_path / "straight.npy"))
+    np.savez(tmp_path / "bare.npz", X[:, :9])
+    check_refusal(
+        call("transform", model, tmp_path / "bare.npz", "-o", tmp_path / "a.npy"), "9 columns", "36"
+    )
+    (tmp_path / "bare.npz").unlink()
+    (tmp_path / "more.npy").unlink()
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "straight.npy",
         "turned.csv",
@@ -507,7 +516,8 @@ def test_info(call, folder):
     assert about["lowest"] == pytest.approx(np.nanmin(X), abs=1e-5)
     assert about["names"][:2] == ["p0", "p1"]
     shown = call("info", "holes.csv").stdout
-    assert "holes.csv, dense data" in shown and "p7 and 28 more" in shown
+    assert "holes.csv, dense data" in shown and "p19 " in shown and "p20" not in shown
+    assert "and 16 more; --json lists all" in shown
 
 
 def test_info_of_sparse_data_and_of_images(call, folder):
@@ -836,3 +846,65 @@ def test_what_was_written_before_a_problem_is_told(call, folder, monkeypatch):
     assert finished.returncode == 130
     assert finished.stderr.splitlines()[-1] == "error: Interrupted; kept.ibp was written."
     assert ibp.load(folder / "kept.ibp").n_components_ == 4
+
+
+def test_info_describes_files_that_cannot_be_fitted_yet(call, folder):
+    (folder / "flowers.csv").write_text("id,class,width,note\n1,a,1.5,hm\n2,b,?,so\n3,a,2.5,\n")
+    told = call("info", "flowers.csv")
+    assert told.returncode == 0 and "flowers.csv, not yet data" in told.stdout
+    assert "--drop class --drop note" in told.stdout
+    lines = [" ".join(line.split()) for line in told.stdout.splitlines()]
+    assert 'class text, such as "a"' in lines
+    assert "width numbers 33.3% 1.5 2.5" in lines
+    assert "id whole numbers 1 3" in lines
+    np.savez(folder / "several.npz", train=np.eye(3), labels=np.array(["a", "b"]))
+    told = call("info", "several.npz")
+    assert told.returncode == 0 and "train: 3 x 3 float64" in told.stdout
+    assert "labels: 2 text" in told.stdout and "--key train" in told.stdout
+    last = events_of(call("info", "several.npz", "--key", "train", "--json").stdout)[-1]
+    assert last["each_column"][1] == {
+        "name": "column 2",
+        "missing": 0.0,
+        "lowest": 0.0,
+        "highest": 1.0,
+        "spread": pytest.approx(np.sqrt(2) / 3),
+    }
+    (folder / "torn.npz").write_bytes((folder / "several.npz").read_bytes()[:-30])
+    check_refusal(call("info", "torn.npz"), "damaged")
+
+
+def test_names_of_columns_from_a_file(call, folder):
+    np.save(folder / "bare.npy", np.eye(4)[:, :3])
+    (folder / "names.txt").write_text("width\nheight\ndepth\n")
+    arguments = ("info", "bare.npy", "--names", "names.txt")
+    assert events_of(call(*arguments, "--json").stdout)[-1]["names"] == ["width", "height", "depth"]
+    dropped = events_of(call(*arguments, "--drop", "height", "--json").stdout)[-1]
+    assert dropped["names"] == ["width", "depth"]
+    check_refusal(call(*arguments, "--transpose"), "has 3 lines, but bare.npy has 4 columns")
+    check_refusal(
+        call("info", "data.csv", "--names", "names.txt"), "has names", "leave out --names"
+    )
+    check_refusal(call("info", "bare.npy", "--names", "nams.txt"), 'did you mean "names.txt"?')
+
+
+@pytest.mark.parametrize("kind", ["csv", "npy", "npz"])
+def test_standard_input(call, folder, monkeypatch, kind):
+    content = io.BytesIO()
+    {"csv": np.savetxt, "npy": np.save, "npz": np.savez}[kind](content, np.eye(4)[:, :3])
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content.getvalue())))
+    last = events_of(call("info", "-", "--json").stdout)[-1]
+    assert (last["rows"], last["columns"], last["highest"]) == (4, 3, 1.0)
+    monkeypatch.setattr("sys.stdin", None)
+    check_refusal(call("info", "-"), "standard input")
+
+
+def test_an_image_shape_that_a_model_claims(call, folder):
+    model = ibp.load(folder / "model.ibp")
+    for claimed, said in (("abc", '"abc"'), ([6, 7], '"[6, 7]"'), ([-6, -6], '"[-6, -6]"')):
+        model.notes_["image_shape"] = claimed
+        model.save(folder / "shape.ibp")
+        told = call("report", "shape.ibp", "data.csv", "-o", "shape.html")
+        check_refusal(told, f"images of the shape {said}, which 36 columns cannot be")
+        assert call("info", "shape.ibp").returncode == 0
+    arguments = ("shape.ibp", "data.csv", "-o", "shape.html", "--image-shape", "6x6")
+    assert call("report", *arguments).returncode == 0

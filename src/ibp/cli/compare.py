@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ibp.cli import options
-from ibp.cli.data import PAGE_ENDINGS, check_files, places_named, read_data
+from ibp.cli.data import PAGE_ENDINGS, check_files, places_named
 from ibp.cli.problems import INTERRUPTED, session
 from ibp.cli.progress import ComparisonSweep, Console
+from ibp.cli.reading import Reading, read_data
 from ibp.cli.words import duration
 from ibp.errors import InputError, counted
 from ibp.registry import COMPARED_BY_COMMAND
@@ -71,6 +72,8 @@ def compare(
     index: options.Index = None,
     drop: options.Drop = None,
     key: options.Key = None,
+    names: options.Names = None,
+    transpose: options.Transpose = False,
     force: options.Force = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -82,9 +85,10 @@ def compare(
     there is.
     """
     output = options.beside(data, "-comparison.html") if output is None else output
+    reading = Reading(header, index, drop, key, names, transpose)
     with session(quiet=quiet, json=json) as reporter:
         check_files((data,), ((output, PAGE_ENDINGS),), force=force)
-        table = read_data(reporter, data, header=header, index=index, drop=drop, key=key)
+        table = read_data(reporter, data, reading)
         n_rows, n_columns = table.shape
         reporter.stage(f"Comparing on {table.source}: {n_rows:,} x {n_columns:,}")
         from ibp.comparison import compare as run_comparison
