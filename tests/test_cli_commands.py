@@ -20,7 +20,7 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 import ibp
-from ibp.cli import options
+from ibp.cli import compare, options
 from ibp.cli.app import app, run
 from ibp.cli.data import match_columns
 from ibp.cli.fitting import save_model
@@ -30,6 +30,7 @@ from ibp.cli.progress import LineReporter, Sweep
 from ibp.cli.screen import TerminalReporter, sparkline
 from ibp.cli.summary import summarize_fit
 from ibp.cli.words import duration, number, printable
+from ibp.comparison import ComparedFit, Comparison, places
 from ibp.errors import InputError, counted
 from ibp.files.table import Table
 from ibp.report import wording
@@ -184,7 +185,11 @@ def test_fit_for_machines(call, folder):
     assert result["limit"] is None
     assert result["held_out"] == model.notes_["held_out"]
     assert 0.4 < result["variance_explained"] < 1  # a third of the columns are nothing but noise
+    assert model.notes_["model_file"] == result["model"]
     assert set(model.notes_) == {
+        "data_file",
+        "model_file",
+        "reading",
         "weights_gain",
         "data",
         "method",
@@ -450,7 +455,7 @@ def test_fit_finds_weights_and_says_so(call, folder, weights, chosen):
     assert shown.startswith(f"4 features, {weights_of}, in 60 rows and 16 columns\n")
     lines = [line for line in shown.splitlines() if "% of rows" in line]
     for line in lines:
-        k = int(line.split()[0])
+        k = int(line.split()[1])  # feature 3
         assert f"{model.feature_counts_[k] / 60:.0%} of rows   " in line
         assert f"   {wording.weights(model.weight_std_[k])} " in line
     assert len(lines) == 4 and "how much of which features rows have" in shown
@@ -908,3 +913,71 @@ def test_an_image_shape_that_a_model_claims(call, folder):
         assert call("info", "shape.ibp").returncode == 0
     arguments = ("shape.ibp", "data.csv", "-o", "shape.html", "--image-shape", "6x6")
     assert call("report", *arguments).returncode == 0
+
+
+def test_pages_name_the_files_and_how_they_were_read(call, folder):
+    X = ibp.datasets.make_block_images(60, noise_std=0.2, random_state=0).data
+    np.savez(folder / "two arrays.npz", train=X, test=X)
+    options = ("--key", "train", "--drop", "36", "--no-moves", "-k", 3)
+    finished = call("fit", "two arrays.npz", *options, "-o", "two.ibp", "--report", "two.html")
+    assert finished.returncode == 0, finished.stderr
+    page = (folder / "two.html").read_text()
+    read = "&#39;two arrays.npz&#39; --drop 36 --key train"
+    assert f"ibp fit {read} --components 3" in page and "-o two.ibp --force" in page
+    assert "DATA" not in page.partition("<script")[0]
+    assert "<code>feature 0</code>" in page  # as what is written names it
+    for line in finished.stdout.splitlines():
+        if "% of rows" in line:
+            assert line.startswith("  feature ") and "column " in line  # counted from 1
+            assert "column 0" not in line
+    notes = ibp.load(folder / "two.ibp").notes_
+    assert notes["reading"] == ["--drop", "36", "--key", "train"]
+
+
+def test_notes_of_a_file_are_quoted_in_commands():
+    hostile = ["$(reboot)", "a;b", "x" * 500, "line\nbreak", 3, None, ["a"]]
+    model = ibp.BNMF(1, max_iter=1, tol=0, random_state=0).fit(np.eye(4))
+    for text in hostile:
+        model.notes_ = {"data_file": text, "model_file": text, "reading": [text]}
+        facts = gather(model, np.eye(4)).facts()
+        commands = [item.command for item in wording.advice(facts) if item.command]
+        assert commands
+        for command in commands:
+            outside = re.sub(r"'[^']*'", "", command)
+            assert "$(" not in outside and ";" not in outside and "\n" not in command
+
+
+def test_columns_of_different_units(call, folder, tmp_path):
+    X = ibp.datasets.make_block_images(60, noise_std=0.2, random_state=0).data[:, :9] + 1.0
+    X[::7, 3] = np.nan
+    X *= 10.0 ** np.arange(9)
+    write_csv(tmp_path / "units.csv", X, [f"u{j}" for j in range(9)])
+    scaled = X / np.nanstd(X, axis=0)
+    own, known = (ibp.MEIBP(random_state=0, moves=False).fit(data) for data in (X, scaled))
+    assert np.array_equal(own.assignments_, known.assignments_)  # the model's own business
+    settings = {"max_iter": 2, "tol": 0, "random_state": 0}
+    with pytest.warns(UserWarning, match="differ by a factor"):
+        shared = ibp.MEIBP(2, noise="shared", moves=False, **settings).fit(X)
+    for model, told in ((own, False), (shared, True)):
+        titles = [item.title for item in wording.advice(gather(model, X).facts())]
+        assert ("Columns differ in scale" in titles) == told
+        model.feature_names_in_ = np.array([f"u{j}" for j in range(9)], dtype=object)
+        model.save(tmp_path / "units.ibp")
+        arguments = ("-o", tmp_path / f"{told}.csv", "--impute", tmp_path / f"{told}-filled.csv")
+        finished = call("transform", tmp_path / "units.ibp", tmp_path / "units.csv", *arguments)
+        assert finished.returncode == 0
+        assert ("has one noise level for all" in finished.stderr) == told
+
+
+def test_methods_that_tie_share_a_place():
+    made = [
+        ComparedFit(label, 0, "converged", 1, 2, [1], [1.0], [score], [score])
+        for label, score in (("aibp", -1.0), ("meibp", -1.002), ("bnmf", -2.0))
+    ]
+    comparison = Comparison(9, 4, 6, 2, 0.2, 1.0, 0.75, made)
+    assert places(comparison.ranking()) == [1, 1, 3]
+    console = Console(record=True, width=80)
+    compare._show(comparison, Path("page.html"), console)
+    shown = console.export_text()
+    assert "1. aibp" in shown and "1. meibp" in shown and "3. bnmf" in shown
+    assert "No difference between the first 2 would matter." in shown

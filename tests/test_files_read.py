@@ -685,3 +685,17 @@ def test_numbers_that_memory_has_no_room_to_convert():
 
     with pytest.raises(DataFileError, match=r"1,000,000,000 rows of 400 columns take 3.2 TB"):
         as_floats(TooMany())
+
+
+def test_colours_are_told_and_large_images_are_not_damaged(tmp_path, monkeypatch):
+    grey = np.zeros((4, 5, 3), np.uint8)
+    Image.fromarray(grey).save(tmp_path / "a.png")
+    assert read_table(tmp_path).guesses == ()  # in three channels that are all the same
+    coloured = grey.copy()
+    coloured[1, 2] = 200, 10, 10
+    Image.fromarray(coloured).save(tmp_path / "b.png")
+    assert "1 image is in colour, and read in grey" in read_table(tmp_path).guesses[0]
+    for limit in (15, 6):  # of which Pillow warns, and refuses more than twice as many
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+        sentence = refusal(tmp_path)
+        assert f"is an image of more than {limit} pixels" in sentence and "damaged" not in sentence

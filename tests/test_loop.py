@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -563,3 +564,10 @@ def test_verbose_goes_with_callbacks(capsys, data):
     seen = []
     model = plain(4, verbose=1, callbacks=seen.append, random_state=0, max_iter=2, tol=0).fit(data)
     assert len(capsys.readouterr().out.splitlines()) == len(seen) == model.n_iter_
+
+
+def test_what_is_said_of_tol_is_what_ends_a_fit(data):
+    model = plain(3, tol=0, max_iter=10_000, random_state=0).fit(data)
+    assert model.ending_ == "converged"  # though no change is below 0
+    assert "1e-9" in MEIBP.__doc__ and stopping.LEAST_CHANGE == 1e-9
+    assert "1e-9" in (Path(__file__).parents[1] / "docs" / "mathematics.md").read_text()

@@ -36,6 +36,8 @@ STD_FRACTION = 0.75
 SWEEPS_SCORED, SWEEP_RATIO = 10, 1.15
 # So much of the data, for so many sweeps, sees to it that a method's kernels are compiled.
 WARM_UP_ROWS, WARM_UP_SWEEPS = 64, 2
+# A lead of fewer nats per entry than this is none.
+CLOSE = 0.005
 # A sparse matrix with more entries than this is not made dense.
 MOST_ENTRIES = 1 << 27
 
@@ -101,6 +103,29 @@ class MethodScore:
     seconds: float
     n_components: list[int]
     endings: list[str]
+
+
+def tied(first: MethodScore, second: MethodScore) -> bool:
+    """Whether the difference between two scores is none that would matter."""
+    lead = abs(first.log_likelihood - second.log_likelihood)
+    return lead <= max(first.spread, second.spread, CLOSE)
+
+
+def places(ranking: Sequence[MethodScore]) -> list[int]:
+    """The places of methods, the best first, counted from 1; those that tie share one.
+
+    A method ties with the first of a place if their scores differ by no more than the scores of
+    either do between restarts, or by next to nothing.
+    """
+    found: list[int] = []
+    first: MethodScore | None = None
+    for number, row in enumerate(ranking, start=1):
+        if first is None or not tied(first, row):
+            first = row
+            found.append(number)
+        else:
+            found.append(found[-1])
+    return found
 
 
 @dataclass

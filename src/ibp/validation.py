@@ -184,16 +184,14 @@ def warn_about_data(
             **_first(lambda values: values < 0, source, X),
         )
         warnings.warn(negative, stacklevel=level_of_user())
-    variances = summary.variances
-    varying = variances[variances > 0]
-    ratio = varying.max() / varying.min() if varying.size else 1.0
-    if one_unit and ratio > VARIANCE_RATIO:
+    if one_unit and summary.variance_ratio > VARIANCE_RATIO:
+        ratio = summary.variance_ratio
         unequal = UnequalScalesWarning(
             f"The variances of X's columns differ by a factor of {ratio:.0e} (largest in {PLACE})"
             ". One noise level serves all columns, so the large ones will decide the fit",
             "If they are in different units, divide each by its standard deviation or maximum, "
             'or let each have its own noise level where the estimator has noise="per_column"',
-            columns=[int(np.argmax(variances))],
+            columns=[int(np.argmax(summary.variances))],
             names=_get_feature_names(X),
         )
         warnings.warn(unequal, stacklevel=level_of_user())

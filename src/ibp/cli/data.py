@@ -151,6 +151,25 @@ def match_columns(reporter: Reporter, table: Table, model: Any, model_path: Path
     return replace(table, values=table.values[:, order], column_names=wanted)
 
 
+def note_scales(reporter: Reporter, model: Any, table: Table, model_path: Path) -> None:
+    """Say what one noise level for columns of different units means for what is filled in."""
+    import numpy as np
+
+    from ibp.data.summary import summarize
+    from ibp.validation import VARIANCE_RATIO
+
+    if np.ndim(model.noise_std_) or model.notes_.get("image_shape") is not None:
+        return  # each column has its own, or all have one unit
+    ratio = summarize(table.values).variance_ratio
+    if ratio > VARIANCE_RATIO:
+        reporter.note(
+            f"The spreads of the columns differ by a factor of {math.sqrt(ratio):,.0f}, and "
+            f"{model_path.name} has one noise level for all, so the large ones decide which "
+            "features a row has, and gaps in the others are filled by them. A fit by the default "
+            "method gives each column its own."
+        )
+
+
 @contextmanager
 def places_named(table: Table) -> Iterator[None]:
     """Let errors and warnings name columns and count rows as the file does."""

@@ -156,6 +156,11 @@ def fit(
         model, seconds = fitting.fit_table(
             reporter, estimator, table, method=method, held_out=hidden, image_shape=shape
         )
+        model.notes_ |= {
+            "data_file": str(data),
+            "reading": reading.arguments(),
+            "model_file": str(output),
+        }
         assignments = not without_assignments
         fitting.save_model(reporter, model, output, assignments=assignments, force=force)
         interrupted = model.ending_ == "interrupted"

@@ -28,7 +28,7 @@ EXAMPLES = (
     "ibp info model.ibp --json",
 )
 SHOWN_NAMES, SHOWN_SPREADS, SHOWN_COLUMNS = 8, 30, 20
-LONGEST_NAME = 24
+LONGEST_NAME, GAP = 24, 3
 
 
 def info(
@@ -214,13 +214,19 @@ def _show_columns(console: Console, columns: Sequence[dict[str, Any]]) -> None:
         numbers = ["" if column[part] is None else number(column[part]) for part in parts]
         rows.append([f"  {name}", *kind, missing, *numbers])
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    while console.is_terminal and sum(widths) + GAP * len(widths) > console.width + GAP:
+        if len(widths) < 3:  # the name and something of it are shown, whatever the width
+            break
+        widths.pop()  # of the numbers on the right
     left = 2 if any(held) else 1  # columns of words
     for place, row in enumerate(rows):
         cells = (
             cell.ljust(width) if j < left else cell.rjust(width)
-            for j, (cell, width) in enumerate(zip(row, widths, strict=True))
+            for j, (cell, width) in enumerate(zip(row, widths, strict=False))
         )
-        console.print("   ".join(cells).rstrip(), style="dim" if place == 0 else "", soft_wrap=True)
+        console.print(
+            (GAP * " ").join(cells).rstrip(), style="dim" if place == 0 else "", soft_wrap=True
+        )
     more = len(columns) - SHOWN_COLUMNS
     if more > 0:
         console.print(f"  and {more:,} more; --json lists all", style="dim")

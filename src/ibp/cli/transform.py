@@ -12,6 +12,7 @@ from ibp.cli.data import (
     load_model,
     match_columns,
     names_known,
+    note_scales,
     places_named,
 )
 from ibp.cli.problems import session
@@ -87,6 +88,7 @@ def transform(
             reporter.wrote(confidence)
             written["confidence"] = confidence
         if impute is not None:
+            note_scales(reporter, fitted, table, model)
             filled = replace(table, values=fitted.impute(table.values))
             write_table(impute, filled, force=force)
             reporter.wrote(impute)

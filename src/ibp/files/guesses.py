@@ -12,8 +12,8 @@ import numpy as np
 from ibp.errors import quoted
 from ibp.files.wording import option
 
-# Numbers that people write and programs do not take for such: $5, 5%, 1,000, 12 kg.
-AMOUNT = re.compile(r"[^\d\s]{0,3}\s*[+-]?\d[\d.,' ]*\s*[^\d\s]{0,3}")
+# Numbers that people write and programs do not take for such: $5, 5%, 1,000.
+AMOUNT = re.compile(r"[^\w\s]{0,3}\s*\d[\d.,' ]*\s*[^\w\s]{0,3}")
 # Names of columns that count or name rows.
 IDENTIFIER = re.compile(
     r"(?i:id|index|idx|no|nr|row|rows|key|number|nummer|unnamed: 0|.*[_ .-]id)|.*[a-z](Id|ID)"

@@ -100,5 +100,5 @@ if (nFeatures) {
 
 if (data.noise && data.image) {
   const noise = floats(data.noise);
-  byId("noise-picture").append(picture("Noise of each pixel", noise, { kind: "sequential", low: 0, high: largest(noise) }).canvas);
+  byId("noise-picture").append(picture("Noise of each pixel", noise, { kind: "picture", low: 0, high: largest(noise) }).canvas);
 }
