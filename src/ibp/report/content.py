@@ -343,7 +343,6 @@ class ReportContent:
             "counts": self.measured.on_counts.tolist(),
             "shares": plain(self.measured.on_counts / n_rows),
             "strength": plain(self.strength),
-            "strength_in_noise": self.measured.own_noise,
             "agreement": plain(restarts.agreement),
             "came_back": restarts.times_back.tolist(),
             "confidence": plain(None if certainty is None else certainty.feature_probability),
