@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import resource
 import signal
@@ -251,4 +252,34 @@ def test_escape_codes_of_a_file_do_not_reach_the_terminal(folder):
     text, code = finish(child)
     assert code == 0
     assert "\x1b[31m" not in text
-    assert "a\\x1b[31m, b" in ESCAPE.sub("", text)
+    assert "a\\x1b[31m " in ESCAPE.sub("", text)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["fit", "--help"], []])
+def test_help_that_nobody_reads_to_its_end(arguments, folder):
+    """As in ``ibp --help | head -1``: no mistake of anybody's."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "ibp", *arguments]
+    with os.fdopen(writer, "w") as unread:
+        finished = subprocess.run(command, stdout=unread, stderr=subprocess.PIPE, text=True)
+    assert (finished.returncode, finished.stderr) == (0, "")
+
+
+def test_ctrl_c_soon_finds_somebody_to_answer():
+    """Little is loaded before a command can answer it, and while that is, nothing is printed."""
+    source = str(Path(ibp.__file__).parents[1])
+    start = f"import sys; sys.path.insert(0, {source!r}); before = set(sys.modules)\n"
+    code = start + "import ibp.cli.main; print(*sorted(set(sys.modules) - before))"
+    python = [sys.executable, "-I", "-S", "-c"]
+    loaded = subprocess.run([*python, code], capture_output=True, text=True, check=True).stdout
+    assert not {"typing", "re", "enum", "contextlib", "ibp.registry"} & set(loaded.split())
+    code = start + (
+        "import builtins, runpy; real = builtins.__import__\n"
+        "def load(name, *more, **named):\n"
+        "    if name == 'ibp.cli.main': raise KeyboardInterrupt\n"
+        "    return real(name, *more, **named)\n"
+        "builtins.__import__ = load; runpy.run_module('ibp', run_name='__main__')"
+    )
+    finished = subprocess.run([*python, code], capture_output=True, text=True)
+    assert (finished.returncode, finished.stderr) == (130, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -19,7 +20,7 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 import ibp
-from ibp.cli import options
+from ibp.cli import compare, options
 from ibp.cli.app import app, run
 from ibp.cli.data import match_columns
 from ibp.cli.fitting import save_model
@@ -29,6 +30,7 @@ from ibp.cli.progress import LineReporter, Sweep
 from ibp.cli.screen import TerminalReporter, sparkline
 from ibp.cli.summary import summarize_fit
 from ibp.cli.words import duration, number, printable
+from ibp.comparison import ComparedFit, Comparison, places
 from ibp.errors import InputError, counted
 from ibp.files.table import Table
 from ibp.report import wording
@@ -183,7 +185,11 @@ def test_fit_for_machines(call, folder):
     assert result["limit"] is None
     assert result["held_out"] == model.notes_["held_out"]
     assert 0.4 < result["variance_explained"] < 1  # a third of the columns are nothing but noise
+    assert model.notes_["model_file"] == result["model"]
     assert set(model.notes_) == {
+        "data_file",
+        "model_file",
+        "reading",
         "weights_gain",
         "data",
         "method",
@@ -229,7 +235,7 @@ def test_the_terminal_counts_what_came_back_as_the_page_does(folder):
 def test_a_column_that_names_the_rows_is_noted(call, folder):
     (folder / "prices.csv").write_text("price,b,c\n$5,1,2\n$6,3,4\n$7,5,1\n")
     noted = call("info", "prices.csv").stderr
-    assert 'note: The column "price" of prices.csv holds text' in noted
+    assert 'note: prices.csv: The column "price" holds text' in noted
     assert "note" not in call("info", "prices.csv", "--index", "price").stderr
 
 
@@ -369,10 +375,18 @@ def test_transform_matches_columns_by_name(call, folder, tmp_path):
     turned = transform(X[:, ::-1], names[::-1])
     assert turned.returncode == 0 and "note: The columns of turned.csv were put" in turned.stderr
     assert np.array_equal(np.load(tmp_path / "z.npy"), np.load(tmp_path / "straight.npy"))
-    check_refusal(transform(X, [*names[:-1], "other"], "a.npy"), 'turned.csv has no column "p35"')
-    check_refusal(transform(X[:, :9], names[:9], "a.npy"), "9 columns", "36")
-    more = np.hstack([X, X[:, :1]])
-    check_refusal(transform(more, [*names, "label"], "a.npy"), "37 columns", '--drop "label"')
+    lacking = 'turned.csv lacks a column that the model was fitted to: "p35"'
+    check_refusal(transform(X, [*names[:-1], "other"], "a.npy"), lacking)
+    check_refusal(transform(X[:, :9], names[:9], "a.npy"), "27 columns", '"p10"')
+    more = np.hstack([X[:, :1], X])
+    assert transform(more, ["label", *names], "more.npy").returncode == 0
+    assert np.array_equal(np.load(tmp_path / "more.npy"), np.load(tmp_path / "straight.npy"))
+    np.savez(tmp_path / "bare.npz", X[:, :9])
+    check_refusal(
+        call("transform", model, tmp_path / "bare.npz", "-o", tmp_path / "a.npy"), "9 columns", "36"
+    )
+    (tmp_path / "bare.npz").unlink()
+    (tmp_path / "more.npy").unlink()
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "straight.npy",
         "turned.csv",
@@ -441,7 +455,7 @@ def test_fit_finds_weights_and_says_so(call, folder, weights, chosen):
     assert shown.startswith(f"4 features, {weights_of}, in 60 rows and 16 columns\n")
     lines = [line for line in shown.splitlines() if "% of rows" in line]
     for line in lines:
-        k = int(line.split()[0])
+        k = int(line.split()[1])  # feature 3
         assert f"{model.feature_counts_[k] / 60:.0%} of rows   " in line
         assert f"   {wording.weights(model.weight_std_[k])} " in line
     assert len(lines) == 4 and "how much of which features rows have" in shown
@@ -507,7 +521,8 @@ def test_info(call, folder):
     assert about["lowest"] == pytest.approx(np.nanmin(X), abs=1e-5)
     assert about["names"][:2] == ["p0", "p1"]
     shown = call("info", "holes.csv").stdout
-    assert "holes.csv, dense data" in shown and "p7 and 28 more" in shown
+    assert "holes.csv, dense data" in shown and "p19 " in shown and "p20" not in shown
+    assert "and 16 more; --json lists all" in shown
 
 
 def test_info_of_sparse_data_and_of_images(call, folder):
@@ -836,3 +851,133 @@ def test_what_was_written_before_a_problem_is_told(call, folder, monkeypatch):
     assert finished.returncode == 130
     assert finished.stderr.splitlines()[-1] == "error: Interrupted; kept.ibp was written."
     assert ibp.load(folder / "kept.ibp").n_components_ == 4
+
+
+def test_info_describes_files_that_cannot_be_fitted_yet(call, folder):
+    (folder / "flowers.csv").write_text("id,class,width,note\n1,a,1.5,hm\n2,b,?,so\n3,a,2.5,\n")
+    told = call("info", "flowers.csv")
+    assert told.returncode == 0 and "flowers.csv, not yet data" in told.stdout
+    assert "--drop class --drop note" in told.stdout
+    lines = [" ".join(line.split()) for line in told.stdout.splitlines()]
+    assert 'class text, such as "a"' in lines
+    assert "width numbers 33.3% 1.5 2.5" in lines
+    assert "id whole numbers 1 3" in lines
+    np.savez(folder / "several.npz", train=np.eye(3), labels=np.array(["a", "b"]))
+    told = call("info", "several.npz")
+    assert told.returncode == 0 and "train: 3 x 3 float64" in told.stdout
+    assert "labels: 2 text" in told.stdout and "--key train" in told.stdout
+    last = events_of(call("info", "several.npz", "--key", "train", "--json").stdout)[-1]
+    assert last["each_column"][1] == {
+        "name": "column 2",
+        "missing": 0.0,
+        "lowest": 0.0,
+        "highest": 1.0,
+        "spread": pytest.approx(np.sqrt(2) / 3),
+    }
+    (folder / "torn.npz").write_bytes((folder / "several.npz").read_bytes()[:-30])
+    check_refusal(call("info", "torn.npz"), "damaged")
+
+
+def test_names_of_columns_from_a_file(call, folder):
+    np.save(folder / "bare.npy", np.eye(4)[:, :3])
+    (folder / "names.txt").write_text("width\nheight\ndepth\n")
+    arguments = ("info", "bare.npy", "--names", "names.txt")
+    assert events_of(call(*arguments, "--json").stdout)[-1]["names"] == ["width", "height", "depth"]
+    dropped = events_of(call(*arguments, "--drop", "height", "--json").stdout)[-1]
+    assert dropped["names"] == ["width", "depth"]
+    check_refusal(call(*arguments, "--transpose"), "has 3 lines, but bare.npy has 4 columns")
+    check_refusal(
+        call("info", "data.csv", "--names", "names.txt"), "has names", "leave out --names"
+    )
+    check_refusal(call("info", "bare.npy", "--names", "nams.txt"), 'did you mean "names.txt"?')
+
+
+@pytest.mark.parametrize("kind", ["csv", "npy", "npz"])
+def test_standard_input(call, folder, monkeypatch, kind):
+    content = io.BytesIO()
+    {"csv": np.savetxt, "npy": np.save, "npz": np.savez}[kind](content, np.eye(4)[:, :3])
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content.getvalue())))
+    last = events_of(call("info", "-", "--json").stdout)[-1]
+    assert (last["rows"], last["columns"], last["highest"]) == (4, 3, 1.0)
+    monkeypatch.setattr("sys.stdin", None)
+    check_refusal(call("info", "-"), "standard input")
+
+
+def test_an_image_shape_that_a_model_claims(call, folder):
+    model = ibp.load(folder / "model.ibp")
+    for claimed, said in (("abc", '"abc"'), ([6, 7], '"[6, 7]"'), ([-6, -6], '"[-6, -6]"')):
+        model.notes_["image_shape"] = claimed
+        model.save(folder / "shape.ibp")
+        told = call("report", "shape.ibp", "data.csv", "-o", "shape.html")
+        check_refusal(told, f"images of the shape {said}, which 36 columns cannot be")
+        assert call("info", "shape.ibp").returncode == 0
+    arguments = ("shape.ibp", "data.csv", "-o", "shape.html", "--image-shape", "6x6")
+    assert call("report", *arguments).returncode == 0
+
+
+def test_pages_name_the_files_and_how_they_were_read(call, folder):
+    X = ibp.datasets.make_block_images(60, noise_std=0.2, random_state=0).data
+    np.savez(folder / "two arrays.npz", train=X, test=X)
+    options = ("--key", "train", "--drop", "36", "--no-moves", "-k", 3)
+    finished = call("fit", "two arrays.npz", *options, "-o", "two.ibp", "--report", "two.html")
+    assert finished.returncode == 0, finished.stderr
+    page = (folder / "two.html").read_text()
+    read = "&#39;two arrays.npz&#39; --drop 36 --key train"
+    assert f"ibp fit {read} --components 3" in page and "-o two.ibp --force" in page
+    assert "DATA" not in page.partition("<script")[0]
+    assert "<code>feature 0</code>" in page  # as what is written names it
+    for line in finished.stdout.splitlines():
+        if "% of rows" in line:
+            assert line.startswith("  feature ") and "column " in line  # counted from 1
+            assert "column 0" not in line
+    notes = ibp.load(folder / "two.ibp").notes_
+    assert notes["reading"] == ["--drop", "36", "--key", "train"]
+
+
+def test_notes_of_a_file_are_quoted_in_commands():
+    hostile = ["$(reboot)", "a;b", "x" * 500, "line\nbreak", 3, None, ["a"]]
+    model = ibp.BNMF(1, max_iter=1, tol=0, random_state=0).fit(np.eye(4))
+    for text in hostile:
+        model.notes_ = {"data_file": text, "model_file": text, "reading": [text]}
+        facts = gather(model, np.eye(4)).facts()
+        commands = [item.command for item in wording.advice(facts) if item.command]
+        assert commands
+        for command in commands:
+            outside = re.sub(r"'[^']*'", "", command)
+            assert "$(" not in outside and ";" not in outside and "\n" not in command
+
+
+def test_columns_of_different_units(call, folder, tmp_path):
+    X = ibp.datasets.make_block_images(60, noise_std=0.2, random_state=0).data[:, :9] + 1.0
+    X[::7, 3] = np.nan
+    X *= 10.0 ** np.arange(9)
+    write_csv(tmp_path / "units.csv", X, [f"u{j}" for j in range(9)])
+    scaled = X / np.nanstd(X, axis=0)
+    own, known = (ibp.MEIBP(random_state=0, moves=False).fit(data) for data in (X, scaled))
+    assert np.array_equal(own.assignments_, known.assignments_)  # the model's own business
+    settings = {"max_iter": 2, "tol": 0, "random_state": 0}
+    with pytest.warns(UserWarning, match="differ by a factor"):
+        shared = ibp.MEIBP(2, noise="shared", moves=False, **settings).fit(X)
+    for model, told in ((own, False), (shared, True)):
+        titles = [item.title for item in wording.advice(gather(model, X).facts())]
+        assert ("Columns differ in scale" in titles) == told
+        model.feature_names_in_ = np.array([f"u{j}" for j in range(9)], dtype=object)
+        model.save(tmp_path / "units.ibp")
+        arguments = ("-o", tmp_path / f"{told}.csv", "--impute", tmp_path / f"{told}-filled.csv")
+        finished = call("transform", tmp_path / "units.ibp", tmp_path / "units.csv", *arguments)
+        assert finished.returncode == 0
+        assert ("has one noise level for all" in finished.stderr) == told
+
+
+def test_methods_that_tie_share_a_place():
+    made = [
+        ComparedFit(label, 0, "converged", 1, 2, [1], [1.0], [score], [score])
+        for label, score in (("aibp", -1.0), ("meibp", -1.002), ("bnmf", -2.0))
+    ]
+    comparison = Comparison(9, 4, 6, 2, 0.2, 1.0, 0.75, made)
+    assert places(comparison.ranking()) == [1, 1, 3]
+    console = Console(record=True, width=80)
+    compare._show(comparison, Path("page.html"), console)
+    shown = console.export_text()
+    assert "1. aibp" in shown and "1. meibp" in shown and "3. bnmf" in shown
+    assert "No difference between the first 2 would matter." in shown

@@ -122,6 +122,7 @@ def test_curves_rise_in_time_and_end_with_the_fit(held_out):
 def test_a_fit_without_time_is_scored_once(held_out):
     _, _, record = scored("bnmf", held_out, time_limit=0.0)
     assert (record.ending, record.n_iter, record.sweeps) == ("time_limit", 0, [0])
+    assert record.notes == []  # its ending says so
 
 
 def test_missing_entries_do_not_count(held_out):

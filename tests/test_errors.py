@@ -192,3 +192,21 @@ def test_a_bug_in_validation_is_shown_with_its_traceback(monkeypatch, tmp_path):
     (tmp_path / "data.csv").write_text("a,b\n1,2\n3,4\n5,7\n")
     with pytest.raises(ValueError, match="operands"):
         run(["fit", str(tmp_path / "data.csv")])
+
+
+def test_sparse_matrices_that_contradict_themselves():
+    broken = sparse.csr_array(np.eye(5))
+    broken.indices[2] = 99
+    listed = sparse.coo_array(np.eye(5))
+    listed.coords[1][2] = 99
+    for X in (broken, listed):
+        words = "is a sparse matrix that is not consistent"
+        with pytest.raises(errors.InvalidValueError, match=words):
+            ibp.MEIBP().fit(X)
+
+
+def test_columns_of_one_name_in_a_data_frame():
+    X = pd.DataFrame(np.eye(4), columns=["a", "b", "a", "c"])
+    words = r"X has several columns of one name: column 0 \('a'\), column 2 \('a'\). Rename them"
+    with pytest.raises(errors.InvalidValueError, match=words):
+        ibp.MEIBP().fit(X)

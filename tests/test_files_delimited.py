@@ -230,7 +230,9 @@ def test_no_index_as_told(tmp_path):
 
 def test_columns_can_be_dropped(tmp_path):
     path = write(tmp_path, "a,kind,b\n1,x,2\n3,y,4\n")
-    assert 'row 1 (line 2), column "kind", holds "x"' in refusal(path)
+    sentence = refusal(path)
+    assert 'has a column without numbers: "kind" ("x", "y")' in sentence
+    assert "--drop kind," in sentence
     table = read_table(path, drop=["kind"])
     assert table.column_names == ["a", "b"]
     assert table.values.tolist() == [[1, 2], [3, 4]]
@@ -418,10 +420,76 @@ def test_what_numpy_writes(tmp_path):
 def test_a_column_taken_for_names_is_told(tmp_path):
     path = tmp_path / "prices.csv"
     path.write_text("price,b,c\n$5,1,2\n$6,3,4\n")
-    assert read_table(path).names_from == "price"
-    assert read_table(path, index="price").names_from is None  # it was asked for
+    (told,) = read_table(path).guesses
+    assert 'The column "price" holds text, such as "$5", so it names the rows' in told
+    assert "--drop price" in told
+    assert read_table(path, index="price").guesses == ()  # it was asked for
     path.write_text(",b,c\nu,1,2\nv,3,4\n")
-    assert read_table(path).names_from is None  # as frames are written
+    assert read_table(path).guesses == ()  # as frames are written
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "settled"),
+    [
+        ("2001,2002,2003\n1,2,3\n4,5,6\n", "(2001, 2002, 2003) holds numbers only", "header"),
+        ("2001,2002,2003\n1,2,3\n4,5,6\n", "--header says that it holds names", "header"),
+        ("0,1,2\n5,6,7\n", "as the names of the columns; --no-header says", "header"),
+        (",b\n1.5,2\n2.5,4\n", "The first column has no name, so it names the rows", "index"),
+        (",b\n1.5,2\n2.5,4\n", "--index 0 makes it data", "index"),
+        (",b\n5%,2\n6%,4\n", "leave it out with --drop 1", "index"),
+        ('x,b\n"1,000",2\n"2,000",4\n', 'such as "1,000"', "index"),
+        ("u,1\nv,2\nw,3\n", "--index 1 says that this is meant", "index"),
+        ("id,b\n7,2\n3,4\n5,1\n8,1\n", '"id" has another whole number in every row', "index"),
+        ("id,b\n1,2\n2,4\n3,1\n4,1\n", "counts the rows, and is taken as data", "index"),
+        ("b,id\n1,2\n2,3\n2,4\n2,5\n", "--index id makes it the names", "index"),
+        ("b,id\n1,2\n2,3\n2,4\n2,5\n", "--drop id leaves it out", "index"),
+    ],
+)
+def test_guesses_are_told_with_the_option_that_undoes_them(content, words, settled, tmp_path):
+    path = write(tmp_path, content)
+    header = False if content.startswith("u,") else None
+    assert words in " ".join(read_table(path, header=header).guesses)
+    answers = {"header": {"header": True}, "index": {"index": 1, "header": header}}[settled]
+    assert words not in " ".join(read_table(path, **answers).guesses)
+
+
+def test_ordinary_files_need_no_guess(tmp_path):
+    assert read_table(write(tmp_path, "a,b\n1,2\n3,4\n5,6\n5,9\n")).guesses == ()
+    assert read_table(write(tmp_path, ",b\n0,2\n1,4\n2,6\n3,9\n")).guesses == ()
+    assert read_table(write(tmp_path, "id,b\n0.5,2\n1,4\n2,6\n3,9\n")).guesses == ()
+
+
+def test_all_columns_of_text_are_named_at_once(tmp_path):
+    path = write(tmp_path, "x,class,y,the note\n1,a,2,hm\n2,b,3,\n3,a,?,so\n")
+    sentence = refusal(path)
+    assert '2 columns without numbers: "class" ("a", "b") and "the note" ("hm", "so")' in sentence
+    assert "--drop class --drop 'the note'" in sentence
+
+
+def test_the_columns_that_a_model_knows_are_read_and_no_others(tmp_path):
+    path = write(tmp_path, "x,class,y\n1,a,2\n2,b,3\n")
+    assert read_table(path, keep=["y", "x"]).column_names == ["x", "y"]
+    sentence = refusal(path, keep=["x", "z", "w"])
+    assert 'lacks 2 columns that the model was fitted to: "z" and "w"' in sentence
+    assert 'Its columns are "x", "class" and "y"' in sentence
+    nameless = write(tmp_path, "1,2\n2,3\n")
+    assert read_table(nameless, keep=["x"]).shape == (2, 2)
+
+
+def test_the_name_of_the_index_column_survives(tmp_path):
+    table = read_table(write(tmp_path, "flower,x\na,1\nb,2\n"))
+    assert table.index_name == "flower"
+    for ending in (".csv", ".csv.gz", ".tsv.gz", ".parquet"):
+        write_table(tmp_path / f"copy{ending}", table)
+        again = read_table(tmp_path / f"copy{ending}")
+        assert (again.index_name, again.row_names) == ("flower", ["a", "b"])
+
+
+def test_rows_and_columns_can_change_places(tmp_path):
+    path = write(tmp_path, "gene,cell1,cell2\ng1,1,2\ng2,3,4\ng3,5,6\n")
+    table = read_table(path, transpose=True)
+    assert table.values.tolist() == [[1, 3, 5], [2, 4, 6]]
+    assert (table.row_names, table.column_names) == (["cell1", "cell2"], ["g1", "g2", "g3"])
 
 
 @pytest.mark.parametrize(

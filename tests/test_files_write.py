@@ -206,7 +206,7 @@ def test_files_are_replaced_only_by_force(ending, tmp_path):
 
 def test_unknown_endings(tmp_path):
     for function, content in ((write_codes, CODES), (write_table, Table(CODES))):
-        assert "must end in .csv, .tsv, .parquet, .npz" in refused(
+        assert "must end in .csv, .tsv, .csv.gz, .tsv.gz, .parquet" in refused(
             function, tmp_path / "a.dat", content
         )
     assert "must end in" in refused(write_codes, tmp_path / "a.mtx", CODES)

@@ -2,18 +2,23 @@ from __future__ import annotations
 
 import itertools
 import os
+import pickle
 import signal
 import threading
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
 from threadpoolctl import threadpool_info
 
+import ibp
 from ibp import MEIBP, stopping
 from ibp.data import Observations
+from ibp.errors import FitInterrupted
 from ibp.loop import Progress, Stopwatch, deferred_interrupt, run
 from ibp.methods.base import SweepRecord, relative_change
 from problems import plain
@@ -407,13 +412,14 @@ def test_interrupt_by_signal_during_a_long_fit(python_interrupts):
     started = time.perf_counter()
     timer.start()
     try:
-        with pytest.warns(UserWarning, match="Interrupted"):
-            model = plain(**settings, max_iter=10_000).fit(data)
+        model = plain(**settings, max_iter=10_000)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(data)
     finally:
         timer.join()
     assert time.perf_counter() - started < 20.0
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert not model.converged_
+    assert not model.converged_ and model.ending_ == "interrupted"
     assert model.n_iter_ == len(model.history_["evidence"]) >= 1
     assert model.evidence_ == model.history_["evidence"][-1]
     assert model.assignments_.shape == (4000, model.n_components_)
@@ -430,14 +436,40 @@ def test_keyboard_interrupt_in_a_callback(python_interrupts, data, make):
         if progress.iteration == 2:
             raise KeyboardInterrupt
 
-    with pytest.warns(UserWarning, match="Interrupted.*2 sweeps"):
-        model = make(4, init="random", callbacks=interrupt, random_state=0, tol=0).fit(data)
-    assert model.n_iter_ == 2
+    model = make(4, init="random", callbacks=interrupt, random_state=0, tol=0)
+    for fit in (model.fit, model.fit_transform):
+        with pytest.raises(KeyboardInterrupt, match="keeps what it found in 2 sweeps") as caught:
+            fit(data)
+        assert caught.value.model is model
+    assert model.n_iter_ == 2 and model.ending_ == "interrupted"
     assert not model.converged_
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     reference = make(4, init="random", random_state=0, tol=0, max_iter=2).fit(data)
     np.testing.assert_array_equal(model.components_, reference.components_)
     np.testing.assert_array_equal(model.transform(data), reference.transform(data))
+
+
+def test_an_interrupted_fit_ends_a_search_over_parameters(data):
+    def interrupt(progress):
+        started.append(progress)
+        raise KeyboardInterrupt
+
+    started = []
+    search = GridSearchCV(plain(4, callbacks=[interrupt]), {"alpha": [1.0, 2.0]}, cv=2)
+    with pytest.raises(KeyboardInterrupt):
+        search.fit(data)
+    assert len(started) == 1
+
+
+def test_the_function_hands_over_an_interrupted_model(data):
+    def interrupt(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        ibp.fit(data, method="bnmf", n_components=2, callbacks=interrupt, random_state=0)
+    assert caught.value.model.ending_ == "interrupted" and caught.value.model.n_iter_ == 1
+    again = pickle.loads(pickle.dumps(FitInterrupted(plain(2))))  # as it comes from a process
+    assert isinstance(again.model, MEIBP)
 
 
 def test_callback_error_passes_through(python_interrupts, data):
@@ -476,7 +508,8 @@ def test_callbacks_do_not_change_the_fit(data, make):
 
 
 def test_time_limit_zero_gives_the_start(data, make):
-    model = make(4, time_limit=0, random_state=0).fit(data)
+    with pytest.warns(ConvergenceWarning, match="within 0 s, .* 0 sweeps; increase time_limit"):
+        model = make(4, time_limit=0, random_state=0).fit(data)
     assert model.n_iter_ == 0
     assert not model.converged_
     assert all(values.shape == (0,) for values in model.history_.values())
@@ -531,3 +564,10 @@ def test_verbose_goes_with_callbacks(capsys, data):
     seen = []
     model = plain(4, verbose=1, callbacks=seen.append, random_state=0, max_iter=2, tol=0).fit(data)
     assert len(capsys.readouterr().out.splitlines()) == len(seen) == model.n_iter_
+
+
+def test_what_is_said_of_tol_is_what_ends_a_fit(data):
+    model = plain(3, tol=0, max_iter=10_000, random_state=0).fit(data)
+    assert model.ending_ == "converged"  # though no change is below 0
+    assert "1e-9" in MEIBP.__doc__ and stopping.LEAST_CHANGE == 1e-9
+    assert "1e-9" in (Path(__file__).parents[1] / "docs" / "mathematics.md").read_text()

@@ -254,7 +254,7 @@ def test_model_with_nothing_but_an_intercept(tmp_path):
 
 
 def test_model_without_sweeps(tmp_path):
-    fitted = MEIBP(4, time_limit=0, random_state=0).fit(make_data())
+    fitted = MEIBP(4, time_limit=0, tol=0, random_state=0).fit(make_data())
     fitted.save(tmp_path / "model")
     loaded = ibp.load(tmp_path / "model")
     assert difference(fitted, loaded) is None
@@ -997,3 +997,63 @@ def test_a_link_stays_a_link(model, tmp_path):
     model.save(link)
     assert link.is_symlink()
     assert ibp.load(target).n_components_ == model.n_components_
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "problem"),
+    [
+        ("feature_counts_", lambda a: a * 0 + 9999, "feature_counts_ has 9999 of 45 rows"),
+        ("feature_counts_", lambda a: a * 0 + 1, "feature_counts_ are not those of"),
+        ("restart_n_components_", lambda a: a + 1, "but the restart that was kept has"),
+        ("restart_n_components_", lambda a: a - 99, "restart_n_components_ has negative"),
+        ("restart_similarity_", lambda a: a + 4, "restart_similarity_ has entries beyond 1"),
+    ],
+)
+def test_numbers_that_contradict_each_other(saved, tmp_path, name, change, problem):
+    def change_arrays(arrays):
+        arrays[name] = change(arrays[name])
+
+    assert problem in problem_of(rewrite(saved, tmp_path, change_arrays=change_arrays))
+
+
+def test_weights_of_features_that_rows_lack(tmp_path):
+    path = tmp_path / "weighted.ibp"
+    MEIBP(2, codes="weighted", max_iter=2, tol=0, random_state=0).fit(make_data()).save(path)
+    ibp.load(path)
+
+    def change_arrays(arrays):
+        arrays["weights_"] = arrays["weights_"] + 0.5
+
+    path = rewrite(path.read_bytes(), tmp_path, change_arrays=change_arrays)
+    assert "weights_ has entries where rows lack the feature" in problem_of(path)
+
+
+def test_numbers_without_end(saved, tmp_path):
+    path = rewrite(saved, tmp_path, change_header=lambda h: h["scalars"].update(evidence_=1e400))
+    assert "evidence_ is inf, which is not finite" in problem_of(path)
+
+
+def test_what_would_unpack_to_far_more_than_it_is(saved, tmp_path, monkeypatch):
+    source, packed = tmp_path / "source.ibp", tmp_path / "packed.ibp"
+    source.write_bytes(saved)
+    with np.load(source) as archive:
+        arrays = dict(archive)
+    with packed.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+    ibp.load(packed)  # packed by somebody, and a model all the same
+    with packed.open("wb") as file:
+        np.savez_compressed(file, **arrays, more=np.zeros(2_000_000))
+    monkeypatch.setattr(np, "load", None)  # nothing is unpacked
+    assert "it would unpack to 16 MB, which is too much for its size" in problem_of(packed)
+
+
+def test_an_array_that_claims_more_than_it_holds(saved, tmp_path):
+    source, target = tmp_path / "source.ibp", tmp_path / "target.ibp"
+    source.write_bytes(saved)
+    with zipfile.ZipFile(source) as before, zipfile.ZipFile(target, "w") as after:
+        for name in before.namelist():
+            content = before.read(name)
+            if name == "intercept_.npy":
+                content = content.replace(b"(5,), ", b"(5000000000000,), ")[: len(content)]
+            after.writestr(name, content)
+    assert "intercept_ is no array, or claims more entries than it holds" in problem_of(target)

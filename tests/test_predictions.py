@@ -191,7 +191,7 @@ def test_answers_do_not_depend_on_threads_or_other_rows(planted, model):
 def test_a_model_without_features_has_its_noise_alone():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 4))
-    model = MEIBP(1, random_state=0, time_limit=0.0).fit(X)
+    model = MEIBP(1, random_state=0, time_limit=0.0, tol=0).fit(X)
     model.components_ = np.zeros((0, 4))
     model.components_std_ = np.zeros((0, 4))
     model.feature_counts_ = np.zeros(0, dtype=np.int64)

@@ -100,14 +100,13 @@ def test_strengths_and_bars_are_in_units_of_the_noise_and_numbers_in_those_of_th
     features = gather(model, X).payload()["features"]
     in_noise = model.components_ / model.noise_std_
     np.testing.assert_allclose(features["strength"], np.sqrt((in_noise**2).mean(1)), rtol=1e-2)
-    assert features["strength_in_noise"]
     longest = np.argmax(in_noise, axis=1)
     for k, column in enumerate(longest):
         assert features["top_lengths"][k][0] == pytest.approx(in_noise[k, column], rel=1e-2)
         assert features["top_values"][k][0] == pytest.approx(model.components_[k, column], rel=1e-2)
     X[:, 2] /= 1000.0
     shared = ibp.MEIBP(noise="shared", moves=False, random_state=0).fit(X)
-    assert not gather(shared, X).payload()["features"]["strength_in_noise"]
+    assert not gather(shared, X).measured.own_noise  # by which the page says the unit
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -358,7 +357,7 @@ def test_names_come_from_the_frame_and_need_not_be_there_later():
     content = gather(model, frame)
     assert content.column_name(2) == "c" and content.row_name(3) == "r3"
     bare = gather(model, X)  # without a warning about names
-    assert bare.column_name(2) == "c" and bare.row_name(3) == "row 3"
+    assert bare.column_name(2) == "c" and bare.row_name(3) == "row 4"
     given = gather(model, X, row_names=np.arange(60).astype(str), column_names=list("ABCDEFGHI"))
     assert given.column_name(2) == "C" and given.row_name(3) == "3"
     with pytest.raises(ValueError, match="2 row names for 60 rows"):
@@ -418,8 +417,8 @@ def test_the_worst_rows_are_shown_and_the_worst_comes_first(fitted):
     assert content.worst_rows()[0]["row"] == 17
     assert {17} <= set(content.shown.rows.tolist())
     assert 5 not in content.shown.worst
-    assert content.facts().worst_row == "row 17"
-    assert any(item.title == "Look at row 17" for item in wording.advice(content.facts()))
+    assert content.facts().worst_row == "row 18"
+    assert any(item.title == "Look at row 18" for item in wording.advice(content.facts()))
 
 
 def test_worst_first_leaves_out_what_has_no_error():
@@ -484,7 +483,7 @@ def test_a_picture_must_have_as_many_pixels_as_there_are_columns(fitted):
     model, X = fitted
     with pytest.raises(ValueError, match="12 pixels, but the data have 9 columns"):
         gather(model, X, image_shape=(3, 4))
-    assert gather(model, X, image_shape=(3, 3)).column_name(4) == "pixel (1, 1)"
+    assert gather(model, X, image_shape=(3, 3)).column_name(4) == "pixel (2, 2)"
 
 
 def test_data_that_do_not_fit_the_model_are_refused(fitted):
@@ -579,7 +578,7 @@ def test_rows_that_share_a_name_have_their_number_too(fitted):
     model, X = fitted
     names = ["same", "same", *(f"row {i}" for i in range(58))]
     content = gather(model, X, row_names=names)
-    assert content.row_name(1) == "same (row 1)" and content.row_name(2) == "row 0"
+    assert content.row_name(1) == "same (row 2)" and content.row_name(2) == "row 0"
 
 
 @pytest.mark.parametrize("shape", [("a", 3), (9,), (3, 3, 1), 9, (4.5, 2)])

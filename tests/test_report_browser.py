@@ -274,8 +274,8 @@ def test_features_are_sorted_as_one_asks(browser, fits, pages):
 def test_the_theme_changes_at_a_press(browser, pages):
     with opened(browser, pages["digits"], theme="light") as shown:
         page = shown.page
-        canvas = "document.querySelector('.card canvas').getContext('2d')"
-        pixel = f"[...{canvas}.getImageData(0, 0, 1, 1).data]"
+        canvas = "document.querySelector('#pair-matrix .frame canvas').getContext('2d')"
+        pixel = f"[...{canvas}.getImageData(0, 1, 1, 1).data]"
         before = page.evaluate(pixel)
         page.locator("#theme").click()
         assert page.evaluate("document.documentElement.dataset.theme") == "dark"
@@ -284,6 +284,20 @@ def test_the_theme_changes_at_a_press(browser, pages):
         assert page.locator("#theme").get_attribute("aria-label") == "Switch to the light theme"
         page.locator("#theme").click()
         assert page.evaluate(pixel) == before
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_bright_is_high_in_pictures(browser, fits, pages, theme):
+    """A photograph must not look like a negative."""
+    model = fits["digits"][0]
+    with opened(browser, pages["digits"], theme=theme) as shown:
+        page = shown.page
+        card = page.locator(".card").first
+        feature = model.components_[int(card.get_attribute("data-feature"))]
+        drawn = "canvas => [...canvas.getContext('2d').getImageData(0, 0, 8, 8).data]"
+        colours = np.reshape(card.locator("canvas").first.evaluate(drawn), (64, 4))[:, :3]
+        brightness = colours.sum(axis=1)
+        assert brightness[np.argmax(feature)] > 600 > 200 > brightness[np.argmin(feature)]
 
 
 def test_charts_and_matrices_can_be_read(browser, fits, pages):

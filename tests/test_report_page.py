@@ -213,7 +213,9 @@ def test_the_noise_of_columns_is_put_in_words():
     check_page(page)
     assert "Noise of the columns" in page and "Loudest" in page and "Quietest" in page
     assert "1 column hardly varied" in page
-    assert "Column 6, column 7, column 8, column 9, column 10, column 11 and 2 more did not" in page
+    assert (
+        "Column 7, column 8, column 9, column 10, column 11, column 12 and 2 more did not" in page
+    )
     shared = render_report(gather(unmoved(3, noise="shared", random_state=0, n_jobs=1).fit(X), X))
     check_page(shared)
     assert "Noise of the columns" not in shared and "The noise of the model is" in shared
@@ -308,7 +310,10 @@ def test_a_comparison_may_have_one_method_or_none():
 def test_a_narrow_lead_is_called_none():
     close = make_comparison()
     close.fits[2].log_likelihood = [-1.15]
-    assert "with no difference between the two" in render_comparison(close)
+    page = render_comparison(close)
+    assert "with no difference between them that would matter" in page
+    assert "and one other as well" in page
+    assert page.count('<tr class="kept"><td class="number">1</td>') == 2  # they share a place
 
 
 def test_scores_that_are_no_numbers_come_last():
@@ -352,3 +357,14 @@ def test_what_of_wide_data_is_shown_is_said(monkeypatch):
     monkeypatch.setattr("ibp.report.sampling.MOST_PIXELS", 2)
     page = render_report(gather(model, X, image_shape=(2, 3)))
     assert "every second pixel in each direction" in page
+
+
+def test_words_of_the_page_are_explained_where_they_stand():
+    X = make_data()
+    model = ibp.MEIBP(3, random_state=0, n_jobs=1).fit(X)
+    page = render_report(gather(model, X))
+    for word in ("Strength", "Certainty"):
+        assert f"<strong>{word}</strong> is" in page
+    assert "The base is what every row has before any feature" in page
+    assert "given these features" in page.partition('id="fit"')[0]  # in the head
+    assert "of the rows proven to have the best code" in page.partition('id="fit"')[0]

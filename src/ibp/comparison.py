@@ -20,10 +20,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_array
 
-from ibp.errors import InvalidValueError
+from ibp.errors import FitInterrupted, InvalidValueError
 from ibp.evaluate import HeldOut
 from ibp.loop import Progress
 from ibp.registry import COMPARED, DEFAULT_METHOD, METHODS
@@ -35,6 +36,8 @@ STD_FRACTION = 0.75
 SWEEPS_SCORED, SWEEP_RATIO = 10, 1.15
 # So much of the data, for so many sweeps, sees to it that a method's kernels are compiled.
 WARM_UP_ROWS, WARM_UP_SWEEPS = 64, 2
+# A lead of fewer nats per entry than this is none.
+CLOSE = 0.005
 # A sparse matrix with more entries than this is not made dense.
 MOST_ENTRIES = 1 << 27
 
@@ -100,6 +103,29 @@ class MethodScore:
     seconds: float
     n_components: list[int]
     endings: list[str]
+
+
+def tied(first: MethodScore, second: MethodScore) -> bool:
+    """Whether the difference between two scores is none that would matter."""
+    lead = abs(first.log_likelihood - second.log_likelihood)
+    return lead <= max(first.spread, second.spread, CLOSE)
+
+
+def places(ranking: Sequence[MethodScore]) -> list[int]:
+    """The places of methods, the best first, counted from 1; those that tie share one.
+
+    A method ties with the first of a place if their scores differ by no more than the scores of
+    either do between restarts, or by next to nothing.
+    """
+    found: list[int] = []
+    first: MethodScore | None = None
+    for number, row in enumerate(ranking, start=1):
+        if first is None or not tied(first, row):
+            first = row
+            found.append(number)
+        else:
+            found.append(found[-1])
+    return found
 
 
 @dataclass
@@ -269,11 +295,15 @@ def fit_scored(
     model.set_params(callbacks=recorder)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit(X)
+        with suppress(FitInterrupted):  # what there is by then is scored
+            model.fit(X)
     if not record.sweeps or record.sweeps[-1] < model.n_iter_:
         recorder.enter(model.n_iter_, lambda: model)
     record.ending, record.n_iter = model.ending_, model.n_iter_
     record.n_components = int(model.n_components_)
+    # That its time was up, the record says anyway; what would help it is not for us to set.
+    if model.ending_ == "time_limit":
+        caught = [note for note in caught if not issubclass(note.category, ConvergenceWarning)]
     record.notes = list(dict.fromkeys(str(warning.message) for warning in caught))
     return record
 
@@ -458,10 +488,8 @@ def warm_up(model: Any, held_out: HeldOut) -> None:
 
 
 def _fit_quietly(model: Any, X: npt.NDArray[np.floating]) -> Any:
-    """Fit for our own sake: no warnings, and Ctrl-C is for the comparison."""
+    """Fit for our own sake: without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(X)
-    if model.ending_ == "interrupted":
-        raise KeyboardInterrupt
     return model

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike, fspath
+from typing import Any
 
 # In a problem's words, where row and columns are to stand; no text of a user's has it.
 PLACE = "\0"
@@ -162,3 +163,20 @@ class UnequalScalesWarning(DataWarning):
 
 class EndingWarning(UserWarning):
     """How a fit ended, where that is not as one would wish."""
+
+
+class FitInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a fit, raised when what there is by then has been kept.
+
+    Attributes
+    ----------
+    model : estimator
+        The one whose fit it was, fitted as far as it came; its ``ending_`` is ``"interrupted"``.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)  # so that copies can be made
+        self.model = model
+
+    def __str__(self) -> str:
+        return f"{type(self.model).__name__} keeps what it found in {self.model.n_iter_} sweeps."

@@ -7,22 +7,30 @@ and the estimator's class, which must have a card in the registry. Assignments a
 from __future__ import annotations
 
 import json
+import math
+import os
 import platform
 import zipfile
 from collections.abc import Mapping
 from importlib import metadata
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, BinaryIO, NamedTuple, get_args
 
 import numpy as np
 
+from ibp.archives import members_of, unpacked_size
 from ibp.atomic_files import atomic
 from ibp.errors import InvalidValueError, ModelFileError
 from ibp.registry import CARDS, card_of
 
 FORMAT = "ibp-model"
 VERSION = 6
+# Models are saved as they are. One that somebody has packed may unpack to so many times its size,
+# or to so many bytes; one that would take more is no model.
+MOST_UNPACKED, SMALL = 50, 10_000_000
+# Of two sums that must be the same, but for the order in which they were added up.
+ROUNDING = 1e-6
 
 
 class SavedArray(NamedTuple):
@@ -103,6 +111,8 @@ def load(path: str | PathLike[str]) -> Any:
     path = Path(path)
     try:
         with path.open("rb") as file:
+            _check_size(file)
+            file.seek(0)
             with zipfile.ZipFile(file) as archive:
                 damaged = archive.testzip()  # reads everything, against its checksums
             if damaged is not None:
@@ -118,11 +128,25 @@ def load(path: str | PathLike[str]) -> Any:
     except (FileNotFoundError, IsADirectoryError, PermissionError, ModelFileError):
         raise
     except Exception as error:  # damage can surface as nearly anything
+        # What Python says of other errors, nobody understands who has not written the code.
+        reason = f" ({error})" if isinstance(error, ValueError | zipfile.BadZipFile) else ""
         raise ModelFileError(
-            f"is not an ibp model file, or it is damaged ({error})",
+            f"is not an ibp model file, or it is damaged{reason}",
             "If it was copied or downloaded, do that again; otherwise fit and save the model anew",
             file=path,
         ) from error
+
+
+def _check_size(file: BinaryIO) -> None:
+    """Refuse, before anything is unpacked, what would take far more memory than disk."""
+    limit = max(SMALL, MOST_UNPACKED * os.fstat(file.fileno()).st_size)
+    size = unpacked_size(file)
+    if size > limit:
+        raise ValueError(f"it would unpack to {size / 1e6:,.0f} MB, which is too much for its size")
+    file.seek(0)
+    for name, member in members_of(file).items():
+        if member is None:
+            raise ValueError(f"{name} is no array, or claims more entries than it holds")
 
 
 def _check_header(header: Any, path: Path) -> None:
@@ -188,7 +212,8 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
         if not saved.negative and (arrays[name] < 0).any():
             raise ValueError(f"{name} has negative entries")
         setattr(model, name, arrays[name])
-    for name in {"noise_std_", *by_column} - {"resolution_"}:
+    positive = {"noise_std_", "alpha_", "factor_std_", "stick_parameters_", *by_column}
+    for name in sorted(name for name in positive - {"resolution_"} if hasattr(model, name)):
         if not np.all(getattr(model, name) > 0):
             raise ValueError(f"{name} is {getattr(model, name)}, which is not positive")
     model._restore_more(arrays)
@@ -213,7 +238,35 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
     if "assignments_packed" in arrays:
         packed = arrays["assignments_packed"]
         model.assignments_ = unpacked(packed, "assignments", sizes["N"], sizes["K"])
+    _check_against_each_other(model)
     return model
+
+
+def _check_against_each_other(model: Any) -> None:
+    """Refuse numbers of which each may be true, but not all."""
+    n_rows, kept = model.n_samples_fit_, model.restart_kept_
+    if n_rows < 1 or model.n_features_in_ < 1:
+        raise ValueError(f"it was fitted to {n_rows} rows of {model.n_features_in_} columns")
+    if (model.restart_n_components_ < 0).any():
+        raise ValueError("restart_n_components_ has negative entries")
+    if model.restart_n_components_[kept] != model.n_components_:
+        raise ValueError(
+            f"n_components_ is {model.n_components_}, but the restart that was kept has "
+            f"{model.restart_n_components_[kept]}"
+        )
+    if (np.abs(model.restart_similarity_) > 1.0 + ROUNDING).any():
+        raise ValueError("restart_similarity_ has entries beyond 1, which no correlation has")
+    counts = getattr(model, "feature_counts_", None)
+    if counts is not None and (counts > n_rows).any():
+        raise ValueError(f"feature_counts_ has {counts.max()} of {n_rows} rows")
+    assignments = vars(model).get("assignments_")
+    if assignments is None:
+        return
+    if counts is not None and (counts != assignments.sum(axis=0, dtype=np.int64)).any():
+        raise ValueError("feature_counts_ are not those of the assignments")
+    weights = vars(model).get("weights_")
+    if weights is not None and (weights[assignments == 0] != 0).any():
+        raise ValueError("weights_ has entries where rows lack the feature")
 
 
 def _complete_older(header: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -240,6 +293,8 @@ def _checked(value: Any, kind: type, name: str) -> Any:
         value = float(value)
     if type(value) is not kind:
         raise ValueError(f"{name} is {value!r}, not a {kind.__name__}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name} is {value}, which is not finite")
     return value
 
 

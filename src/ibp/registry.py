@@ -220,6 +220,11 @@ def fit(X: Any, method: str = DEFAULT_METHOD, **settings: Any) -> Any:
     estimator
         The fitted model.
 
+    Raises
+    ------
+    KeyboardInterrupt
+        If Ctrl-C was pressed during the fit; its attribute ``model`` is the model so far.
+
     Examples
     --------
     >>> import ibp

@@ -13,8 +13,8 @@ from ibp.data import Observations
 from ibp.methods.base import SweepRecord, relative_change
 
 BLOCK = 5
-# With Z at rest only the factors still move: then the bound itself decides, at this part of tol,
-# and at the least at this change.
+# With Z at rest only the factors still move: then the bound itself decides, at this part of tol;
+# and at this change even if tol is 0, since below it there is nothing but rounding.
 REST_OF_TOL, LEAST_CHANGE = 0.1, 1e-9
 
 
@@ -34,7 +34,8 @@ def blocks_agree(train_log_likelihood: Sequence[float], tol: float) -> bool:
 def at_rest(n_changed: Sequence[int], evidence: Sequence[float], tol: float) -> bool:
     """Whether the last sweep changed no bit, and the bound by less than a tenth of tol relative.
 
-    ``evidence`` begins with that of the initial state.
+    A change below `LEAST_CHANGE` is none, whatever tol is, 0 included. ``evidence`` begins with
+    that of the initial state.
     """
     if not n_changed or n_changed[-1]:
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -49,6 +50,8 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> RowSource:
     Numbers in a mapped file and the rows of a source stay where they are, and only the first row is
     read. Whether the values are in range `check_range` tells, from a summary.
     """
+    _check_indices(X)
+    _check_names(X)
     X = _missing_as_nan(X)
     if is_source(X) and np.dtype(X.dtype).kind not in NUMBERS:
         raise InvalidTypeError(
@@ -93,6 +96,43 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> RowSource:
             found |= {"problem": f"{error} X {found['problem']}", "about": ""}
         raise type(error)(**found) from error
     return as_source(matrix) if source is None else source
+
+
+def _check_indices(X: Any) -> None:
+    """Refuse a sparse matrix with an entry outside of it, which compiled code would look for."""
+    if not sparse.issparse(X):
+        return
+    try:
+        if hasattr(X, "check_format"):
+            X.check_format(full_check=True)
+        elif X.format == "coo" and any(
+            np.min(places, initial=0) < 0 or np.max(places, initial=0) >= size
+            for places, size in zip(X.coords, X.shape, strict=True)
+        ):
+            raise ValueError("an entry lies outside of it")
+    except ValueError as error:
+        raise InvalidValueError(
+            f"is a sparse matrix that is not consistent with itself: {error}",
+            "Make it anew, from its entries and their places",
+            about="X",
+        ) from error
+
+
+def _check_names(X: Any) -> None:
+    """Refuse a data frame in which several columns have one name."""
+    if not hasattr(X, "columns") or not hasattr(X, "__dataframe__"):
+        return
+    names = [str(name) for name in X.columns]
+    times = Counter(names)
+    twice = [j for j, name in enumerate(names) if times[name] > 1]
+    if twice:
+        raise InvalidValueError(
+            f"has several columns of one name: {PLACE}",
+            "Rename them, or leave out all but one",
+            about="X",
+            columns=twice,
+            names=names,
+        )
 
 
 def check_range(summary: Summary, source: RowSource, X: Any, *, fitting: bool) -> None:
@@ -144,16 +184,14 @@ def warn_about_data(
             **_first(lambda values: values < 0, source, X),
         )
         warnings.warn(negative, stacklevel=level_of_user())
-    variances = summary.variances
-    varying = variances[variances > 0]
-    ratio = varying.max() / varying.min() if varying.size else 1.0
-    if one_unit and ratio > VARIANCE_RATIO:
+    if one_unit and summary.variance_ratio > VARIANCE_RATIO:
+        ratio = summary.variance_ratio
         unequal = UnequalScalesWarning(
             f"The variances of X's columns differ by a factor of {ratio:.0e} (largest in {PLACE})"
             ". One noise level serves all columns, so the large ones will decide the fit",
             "If they are in different units, divide each by its standard deviation or maximum, "
             'or let each have its own noise level where the estimator has noise="per_column"',
-            columns=[int(np.argmax(variances))],
+            columns=[int(np.argmax(summary.variances))],
             names=_get_feature_names(X),
         )
         warnings.warn(unequal, stacklevel=level_of_user())

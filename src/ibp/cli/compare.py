@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ibp.cli import options
-from ibp.cli.data import PAGE_ENDINGS, check_files, places_named, read_data
+from ibp.cli.data import PAGE_ENDINGS, check_files, places_named
 from ibp.cli.problems import INTERRUPTED, session
 from ibp.cli.progress import ComparisonSweep, Console
+from ibp.cli.reading import Reading, read_data
 from ibp.cli.words import duration
 from ibp.errors import InputError, counted
 from ibp.registry import COMPARED_BY_COMMAND
@@ -71,6 +72,8 @@ def compare(
     index: options.Index = None,
     drop: options.Drop = None,
     key: options.Key = None,
+    names: options.Names = None,
+    transpose: options.Transpose = False,
     force: options.Force = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -82,12 +85,14 @@ def compare(
     there is.
     """
     output = options.beside(data, "-comparison.html") if output is None else output
+    reading = Reading(header, index, drop, key, names, transpose)
     with session(quiet=quiet, json=json) as reporter:
         check_files((data,), ((output, PAGE_ENDINGS),), force=force)
-        table = read_data(reporter, data, header=header, index=index, drop=drop, key=key)
+        table = read_data(reporter, data, reading)
         n_rows, n_columns = table.shape
         reporter.stage(f"Comparing on {table.source}: {n_rows:,} x {n_columns:,}")
         from ibp.comparison import compare as run_comparison
+        from ibp.comparison import places
         from ibp.compiled import compilation_reported
 
         started = time.monotonic()
@@ -130,15 +135,16 @@ def compare(
         write_comparison(comparison, output, title=title, source=table.source, force=force)
         ranking = [
             {
-                "method": place.label,
-                "held_out": place.log_likelihood,
-                "spread": place.spread,
-                "own_noise": place.own_log_likelihood,
-                "seconds": place.seconds,
-                "features": place.n_components,
-                "endings": place.endings,
+                "place": place,
+                "method": row.label,
+                "held_out": row.log_likelihood,
+                "spread": row.spread,
+                "own_noise": row.own_log_likelihood,
+                "seconds": row.seconds,
+                "features": row.n_components,
+                "endings": row.endings,
             }
-            for place in comparison.ranking()
+            for row, place in zip(comparison.ranking(), places(comparison.ranking()), strict=True)
         ]
         values = {
             "report": output,
@@ -155,15 +161,17 @@ def compare(
 
 def _show(comparison: Any, output: Path, console: Console) -> None:
     from ibp.cli.summary import print_path
+    from ibp.comparison import places
 
     ranking = comparison.ranking()
+    ranks = places(ranking)
     hidden = counted(comparison.n_hidden, "hidden entry")
     console.print(f"Held-out score per entry, from {hidden}; higher is better", style="bold")
     console.print()
     repeated = any(len(place.n_components) > 1 for place in ranking)
     header = ["  method", "score", *(["spread"] if repeated else []), "features", "time"]
     rows = []
-    for rank, place in enumerate(ranking, start=1):
+    for rank, place in zip(ranks, ranking, strict=True):
         spread = [f"{place.spread:.4f}"] if repeated else []
         features = ", ".join(str(k) for k in sorted(set(place.n_components)))
         score = f"{place.log_likelihood:.4f}"
@@ -175,9 +183,12 @@ def _show(comparison: Any, output: Path, console: Console) -> None:
             cell.rjust(width) if j else cell.ljust(width)
             for j, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
-        style = {0: "dim", 1: "bold green"}.get(number, "")
+        best = number > 0 and ranks[number - 1] == 1
+        style = "dim" if number == 0 else "bold green" if best else ""
         console.print("   ".join(cells), style=style, soft_wrap=True)
     console.print()
+    if ranks.count(1) > 1:
+        console.print(f"No difference between the first {ranks.count(1)} would matter.")
     if comparison.interrupted:
         console.print("Interrupted: this is the comparison so far.")
     print_path(console, "Report", output)

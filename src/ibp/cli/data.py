@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ibp.cli.progress import Reporter
-from ibp.cli.words import in_quotes
-from ibp.errors import DataWarning, InputError, counted
+from ibp.errors import DataWarning, InputError, counted, quoted
+from ibp.files.wording import lacking
 
 if TYPE_CHECKING:
     from ibp.files.table import Table
@@ -41,28 +42,6 @@ def check_files(
             cure = "name another file, or replace it with --force"
             raise InputError("exists already", cure, file=path)
         check_target(path, force=True, endings=endings)
-
-
-def read_data(
-    reporter: Reporter,
-    path: Path,
-    *,
-    header: bool | None,
-    index: str | None,
-    drop: Sequence[str] | None,
-    key: str | None,
-) -> Table:
-    """Read a data file and say so."""
-    from ibp.files.read import read_table
-
-    reporter.stage(f"Reading {path.name}")
-    table = read_table(path, header=header, index=index, drop=drop or (), key=key)
-    if table.names_from is not None:
-        reporter.note(
-            f"The column {in_quotes(table.names_from)} of {path.name} holds text, so it names the "
-            f"rows and is no data; --index {in_quotes(table.names_from)} says that this is meant."
-        )
-    return table
 
 
 def load_model(reporter: Reporter, path: Path) -> Any:
@@ -113,49 +92,82 @@ def check_image_shape(
                 file=table.source,
             )
         return asked
-    if table.image_shape is not None:
+    if table.image_shape is not None or model is None:
         return table.image_shape
-    noted = getattr(model, "notes_", {}).get("image_shape")
-    return None if noted is None else (int(noted[0]), int(noted[1]))
+    from ibp.report.notes import Notes
+
+    said = model.notes_.get("image_shape")
+    noted = Notes.of(model).image_shape
+    if said is not None and (noted is None or math.prod(noted) != n_columns):
+        raise InputError(
+            f"The model's notes say that rows are images of the shape {quoted(said)}, which "
+            f"{counted(n_columns, 'column')} cannot be",
+            "Give the shape with --image-shape",
+        )
+    return noted
+
+
+def names_known(model: Any) -> list[str] | None:
+    """The names of the columns that a model was fitted to, if it has any."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
 
 
 def match_columns(reporter: Reporter, table: Table, model: Any, model_path: Path) -> Table:
     """The table with its columns as the model knows them."""
-    wanted = getattr(model, "feature_names_in_", None)
-    wanted = None if wanted is None else [str(name) for name in wanted]
-    found = table.column_names
+    wanted, found = names_known(model), table.column_names
     n_wanted, n_found = model.n_features_in_, table.shape[1]
-    named = wanted is not None and found is not None
-    if n_wanted != n_found:
-        extra = [name for name in found or () if name not in set(wanted or ())] if named else []
-        cure = ""
-        if named and n_found - len(extra) == n_wanted:
-            cure = f"Leave out the rest with --drop, such as --drop {in_quotes(extra[0])}"
-        raise InputError(
-            f"has {counted(n_found, 'column')}, but {model_path.name} was fitted to {n_wanted:,}",
-            cure,
-            file=table.source,
-        )
-    if wanted is None or found is None or found == wanted:
+    if wanted is None or found is None:
+        if n_wanted != n_found:
+            raise InputError(
+                f"has {counted(n_found, 'column')}, but {model_path.name} was fitted to "
+                f"{n_wanted:,}",
+                "Only columns that have names, here and there, are found among others",
+                file=table.source,
+            )
+        return table
+    if found == wanted:
         return table
     present = set(found)
-    missing = next((name for name in wanted if name not in present), None)
-    if missing is not None:
-        raise InputError(
-            f"has no column {in_quotes(missing)}, which {model_path.name} was fitted to",
-            file=table.source,
-        )
+    missing = [name for name in wanted if name not in present]
+    if missing:
+        raise lacking(missing, found, table.source, model_path.name)
     place = {name: j for j, name in enumerate(found)}
-    if len(place) < n_found:
+    if len(place) < n_found or len(set(wanted)) < n_wanted:
         raise InputError(
             f"has columns of one name in another order than {model_path.name}, so they cannot be "
             "told apart",
             "rename them, or put them in the order of the model",
             file=table.source,
         )
-    reporter.note(f"The columns of {table.source} were put in the order of {model_path.name}.")
-    values = table.values[:, [place[name] for name in wanted]]
-    return replace(table, values=values, column_names=wanted)
+    order = [place[name] for name in wanted]
+    if n_found == n_wanted:
+        reporter.note(f"The columns of {table.source} were put in the order of {model_path.name}.")
+    else:
+        reporter.note(
+            f"Of {table.source}, the {counted(n_wanted, 'column')} that {model_path.name} knows "
+            "were taken."
+        )
+    return replace(table, values=table.values[:, order], column_names=wanted)
+
+
+def note_scales(reporter: Reporter, model: Any, table: Table, model_path: Path) -> None:
+    """Say what one noise level for columns of different units means for what is filled in."""
+    import numpy as np
+
+    from ibp.data.summary import summarize
+    from ibp.validation import VARIANCE_RATIO
+
+    if np.ndim(model.noise_std_) or model.notes_.get("image_shape") is not None:
+        return  # each column has its own, or all have one unit
+    ratio = summarize(table.values).variance_ratio
+    if ratio > VARIANCE_RATIO:
+        reporter.note(
+            f"The spreads of the columns differ by a factor of {math.sqrt(ratio):,.0f}, and "
+            f"{model_path.name} has one noise level for all, so the large ones decide which "
+            "features a row has, and gaps in the others are filled by them. A fit by the default "
+            "method gives each column its own."
+        )
 
 
 @contextmanager

@@ -13,11 +13,11 @@ from ibp.cli.data import (
     PAGE_ENDINGS,
     check_files,
     check_image_shape,
-    read_data,
     write_report_page,
 )
 from ibp.cli.problems import INTERRUPTED, session
 from ibp.cli.progress import Console
+from ibp.cli.reading import Reading, read_data
 from ibp.cli.words import duration
 from ibp.registry import DEFAULT_METHOD
 
@@ -116,6 +116,8 @@ def fit(
     index: options.Index = None,
     drop: options.Drop = None,
     key: options.Key = None,
+    names: options.Names = None,
+    transpose: options.Transpose = False,
     force: options.Force = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -126,6 +128,7 @@ def fit(
     """
     output = options.beside(data, ".ibp") if output is None else output
     changes = options.dictionary_of(settings)
+    reading = Reading(header, index, drop, key, names, transpose)
     with session(quiet=quiet, json=json) as reporter:
         from ibp.cli import fitting
 
@@ -133,7 +136,7 @@ def fit(
         fitting.check_settings(changes)
         if report is not None:
             import jinja2  # noqa: F401  # to miss it now, not after the fit
-        table = read_data(reporter, data, header=header, index=index, drop=drop, key=key)
+        table = read_data(reporter, data, reading)
         shape = check_image_shape(table, image_shape)
         reporter.stage("Loading the method")
         estimator = fitting.make_estimator(
@@ -153,6 +156,11 @@ def fit(
         model, seconds = fitting.fit_table(
             reporter, estimator, table, method=method, held_out=hidden, image_shape=shape
         )
+        model.notes_ |= {
+            "data_file": str(data),
+            "reading": reading.arguments(),
+            "model_file": str(output),
+        }
         assignments = not without_assignments
         fitting.save_model(reporter, model, output, assignments=assignments, force=force)
         interrupted = model.ending_ == "interrupted"
@@ -167,8 +175,8 @@ def fit(
 
         def show(console: Console) -> None:
             summary.show(console)
-            reading = options.reading(header, index, drop, key)
-            _show_what_now(console, summary, data, output, page, reading, context.obj)
+            given = reading.arguments()
+            _show_what_now(console, summary, data, output, page, given, context.obj)
 
         files = {"model": output, "report": page}
         reporter.result(files | summary.values(), show, output)

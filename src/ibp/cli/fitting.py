@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ibp.cli.data import places_named
 from ibp.cli.progress import Reporter, Sweep
 from ibp.cli.words import listed, number
-from ibp.errors import InputError, InvalidValueError, UnequalScalesWarning
+from ibp.errors import FitInterrupted, InputError, InvalidValueError, UnequalScalesWarning
 from ibp.registry import METHODS
 
 if TYPE_CHECKING:
@@ -167,7 +167,10 @@ def fit_table(
         if image_shape is not None:  # pixels have one unit, though some hardly vary
             warnings.simplefilter("ignore", UnequalScalesWarning)
         training = table.values if held_out is None else held_out.training
-        model = estimator.fit(training)
+        try:
+            model = estimator.fit(training)
+        except FitInterrupted as interruption:  # to be saved all the same
+            model = interruption.model
         seconds = time.perf_counter() - started
         model.set_params(callbacks=None)
         gain = _gain_of_weights(model, training)

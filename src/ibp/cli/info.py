@@ -11,33 +11,49 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ibp.cli import options
-from ibp.cli.data import load_model, read_data
+from ibp.cli.data import load_model
 from ibp.cli.problems import session
-from ibp.cli.progress import Console
+from ibp.cli.progress import Console, Reporter
+from ibp.cli.reading import Reading, read_data
 from ibp.cli.words import listed, number, printable, root_mean_square
+from ibp.errors import DataFileError
 
 if TYPE_CHECKING:
     from ibp.files.table import Table
 
-EXAMPLES = ("ibp info model.ibp", "ibp info data.csv", "ibp info model.ibp --json")
-SHOWN_NAMES, SHOWN_SPREADS = 8, 30
+EXAMPLES = (
+    "ibp info model.ibp",
+    "ibp info data.csv",
+    "ibp info data.npz --key train",
+    "ibp info model.ibp --json",
+)
+SHOWN_NAMES, SHOWN_SPREADS, SHOWN_COLUMNS = 8, 30, 20
+LONGEST_NAME, GAP = 24, 3
 
 
 def info(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A model or a data file.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A model or a data file; - for standard input.")
+    ],
     header: options.Header = None,
     index: options.Index = None,
     drop: options.Drop = None,
     key: options.Key = None,
+    names: options.Names = None,
+    transpose: options.Transpose = False,
     json: options.Json = False,
 ) -> None:
-    """Say what a model or a data file holds."""
+    """Say what a model or a data file holds.
+
+    Of data, each column with its range; of a file that cannot be fitted as it is, what is in it
+    and what stands in the way.
+    """
+    reading = Reading(header, index, drop, key, names, transpose)
     with session(quiet=False, json=json) as reporter:
         if is_model(file):
             values = _about_model(load_model(reporter, file))
         else:
-            table = read_data(reporter, file, header=header, index=index, drop=drop, key=key)
-            values = _about_table(table)
+            values = _about_data(reporter, file, reading)
         reporter.result({"file": file} | values, partial(_show, file, values), file)
 
 
@@ -92,37 +108,73 @@ def _level(value: Any) -> Any:
     }
 
 
+def _about_data(reporter: Reporter, file: Path, reading: Reading) -> dict[str, Any]:
+    """The data of a file; of one that cannot be fitted as it is, what it holds instead."""
+    try:
+        return _about_table(read_data(reporter, file, reading))
+    except DataFileError as error:
+        from ibp.files.read import describe_file
+
+        told_how = reading.key is not None or reading.names is not None or reading.transpose
+        held = None if told_how else describe_file(file, header=reading.header, index=reading.index)
+        if held is None:
+            raise
+        return {
+            "kind": "not yet data",
+            "rows": held.rows,
+            "columns": len(held.columns) or None,
+            "in_the_way": str(error),
+            "arrays": dict(held.arrays) or None,
+            "each_column": [column._asdict() for column in held.columns] or None,
+        }
+
+
 def _about_table(table: Table) -> dict[str, Any]:
     import numpy as np
 
-    from ibp.files.table import pieces
+    from ibp.data.summary import summarize
 
-    values = table.values
-    dense = isinstance(values, np.ndarray)
+    dense = isinstance(table.values, np.ndarray)
     n_rows, n_columns = table.shape
-    lowest, highest, missing, stored = np.inf, -np.inf, 0, 0
-    for _, piece in pieces(values):
-        present = piece[~np.isnan(piece)]
-        missing += piece.size - present.size
-        stored += piece.size
-        if present.size:
-            lowest = min(lowest, float(present.min()))
-            highest = max(highest, float(present.max()))
-    if stored < n_rows * n_columns:  # what a sparse matrix does not store is 0
-        lowest, highest = min(lowest, 0.0), max(highest, 0.0)
+    summary = summarize(table.values)
+    spreads = np.sqrt(summary.variances)
+    missing = 1.0 - summary.counts / n_rows
+    columns = None
+    if table.image_shape is None:
+        names = table.column_names or [f"column {j + 1}" for j in range(n_columns)]
+        columns = [
+            {
+                "name": names[j],
+                "missing": float(missing[j]),
+                "lowest": _known(summary.lowest[j]),
+                "highest": _known(summary.highest[j]),
+                "spread": _known(spreads[j]),
+            }
+            for j in range(n_columns)
+        ]
+    varying = spreads[spreads > 0]
     return {
         "kind": "dense data" if dense else "sparse data",
         "rows": n_rows,
         "columns": n_columns,
-        "type": str(values.dtype),
-        "stored": None if dense else stored,
-        "missing": missing / (n_rows * n_columns),
-        "lowest": lowest,
-        "highest": highest,
+        "type": str(table.values.dtype),
+        "stored": None if dense else int(table.values.nnz),
+        "missing": float(missing.mean()),
+        "lowest": _known(np.fmin.reduce(summary.lowest)),
+        "highest": _known(np.fmax.reduce(summary.highest)),
+        "spreads": [float(varying.min()), float(varying.max())] if varying.size else None,
         "image_shape": table.image_shape,
         "names": table.column_names,
         "row_names": table.row_names,
+        "each_column": columns,
     }
+
+
+def _known(value: Any) -> float | None:
+    """A number, or nothing of a column without any."""
+    import math
+
+    return float(value) if math.isfinite(value) else None
 
 
 def _show(file: Path, values: dict[str, Any], console: Console) -> None:
@@ -132,30 +184,69 @@ def _show(file: Path, values: dict[str, Any], console: Console) -> None:
 
     console.print(Text.assemble((printable(file.name), "bold"), f", {values['kind']}"))
     console.print()
+    columns = values.get("each_column")
+    listed_below = {"kind", "each_column"} | ({"names"} if columns else set())
     print_facts(
         console,
         {
             name.replace("_", " "): _in_words(name, value)
             for name, value in values.items()
-            if name != "kind" and value is not None and value != {}
+            if name not in listed_below and value is not None and value != {}
         },
     )
+    if columns:
+        console.print()
+        _show_columns(console, columns)
+
+
+def _show_columns(console: Console, columns: Sequence[dict[str, Any]]) -> None:
+    """A line for each column: what it holds, its gaps and its range."""
+    held = [column.get("holds") for column in columns]
+    title = ["  column", *(["holds"] if any(held) else []), "missing", "lowest", "highest"]
+    if not any(held):
+        title.append("spread")
+    rows = [title]
+    for column in columns[:SHOWN_COLUMNS]:
+        name = listed([column["name"]], LONGEST_NAME) or '""'
+        missing = "" if not column["missing"] else f"{column['missing']:.1%}"
+        kind = [_held(column)] if any(held) else []
+        parts = ("lowest", "highest") if any(held) else ("lowest", "highest", "spread")
+        numbers = ["" if column[part] is None else number(column[part]) for part in parts]
+        rows.append([f"  {name}", *kind, missing, *numbers])
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    while console.is_terminal and sum(widths) + GAP * len(widths) > console.width + GAP:
+        if len(widths) < 3:  # the name and something of it are shown, whatever the width
+            break
+        widths.pop()  # of the numbers on the right
+    left = 2 if any(held) else 1  # columns of words
+    for place, row in enumerate(rows):
+        cells = (
+            cell.ljust(width) if j < left else cell.rjust(width)
+            for j, (cell, width) in enumerate(zip(row, widths, strict=False))
+        )
+        console.print(
+            (GAP * " ").join(cells).rstrip(), style="dim" if place == 0 else "", soft_wrap=True
+        )
+    more = len(columns) - SHOWN_COLUMNS
+    if more > 0:
+        console.print(f"  and {more:,} more; --json lists all", style="dim")
+
+
+def _held(column: dict[str, Any]) -> str:
+    examples = column["examples"]
+    holds = str(column["holds"])
+    return f"{holds}, such as {printable(examples[0])}" if examples else holds
 
 
 def _in_words(name: str, value: Any) -> str:
     if name == "missing":
         return "none" if value == 0 else f"{value:.2%}"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int | float):
-        return number(value)
-    if isinstance(value, dict) and "root_mean_square" in value:
-        mean, low, high = (number(part) for part in value.values())
-        return f"{mean}, root mean square of the columns' {low} to {high}"
-    if isinstance(value, dict):
-        return "\n".join(f"{part.rstrip('_')}: {_in_words(part, v)}" for part, v in value.items())
+    if name == "learned":
+        return "\n".join(f"{part.rstrip('_')}: {_level_in_words(v)}" for part, v in value.items())
     if name == "image_shape":
         return f"{value[0]}x{value[1]}"
+    if name == "spreads":
+        return f"of the columns, {number(value[0])} to {number(value[1])}"
     if name in ("names", "row_names"):
         return _some(value, SHOWN_NAMES)
     if name == "weight_std":
@@ -163,6 +254,24 @@ def _in_words(name: str, value: Any) -> str:
 
         spreads = _some([f"{spread:.2g}" for spread in value], SHOWN_SPREADS)
         return f"{spreads}; {said_of_weights(value)}" if len(value) else "none"
+    return _plain(value)
+
+
+def _level_in_words(value: Any) -> str:
+    if not isinstance(value, dict):
+        return number(value)
+    mean, low, high = (number(part) for part in value.values())
+    return f"{mean}, root mean square of the columns' {low} to {high}"
+
+
+def _plain(value: Any) -> str:
+    """Any value in words: what a file notes may be anything."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return number(value)
+    if isinstance(value, dict):
+        return "\n".join(f"{printable(str(part))}: {_plain(v)}" for part, v in value.items())
     return printable(str(value))
 
 

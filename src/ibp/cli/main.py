@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import io
 import os
@@ -37,8 +36,13 @@ def _leave(code: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     except OSError:  # nobody reads on; as if SIGPIPE had ended us
-        code = code or 141
+        code = code or (0 if _asks_for_help(sys.argv[1:]) else 141)
     os._exit(code)
+
+
+def _asks_for_help(arguments: list[str]) -> bool:
+    """Whether help is all that was asked for, of which people read as much as they like."""
+    return not arguments or not {"-h", "--help", "--version"}.isdisjoint(arguments)
 
 
 def _run() -> int:
@@ -52,10 +56,17 @@ def _run() -> int:
 
     try:
         return run(sys.argv[1:])
-    except BrokenPipeError:  # while we said what was wrong
+    except BrokenPipeError:  # while we said what was wrong, or showed help
         leave_unread()
-        return UNREAD
+        return 0 if _asks_for_help(sys.argv[1:]) else UNREAD
+    except SystemExit:  # how Rich takes it that nobody reads on
+        if not _asks_for_help(sys.argv[1:]):
+            raise
+        leave_unread()
+        return 0
     except OSError as error:  # stdout or stderr takes no more
+        import contextlib  # which would take a while when Ctrl-C finds nobody to answer yet
+
         reason = error.strerror or error
         with contextlib.suppress(OSError):
             print(f"error: The output cannot be written: {reason}.", file=sys.stderr, flush=True)

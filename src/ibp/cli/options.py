@@ -13,7 +13,9 @@ import typer
 
 from ibp.registry import DEFAULT_METHOD, METHODS
 
-DATA_FILES = ".npy, .npz, .csv, .tsv, .parquet, .mtx, .h5ad, or a folder of images"
+DATA_FILES = (
+    ".npy, .npz, .csv, .tsv, .parquet, .mtx, .h5ad, a folder of images, or - for standard input"
+)
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 LARGEST_SEED = 2**32 - 1
 CODES = ("binary", "weighted")
@@ -208,6 +210,18 @@ Key = Annotated[
     str | None,
     about_data("--key", metavar="NAME", help="Which array of an .npz, or layer of an .h5ad."),
 ]
+Names = Annotated[
+    Path | None,
+    about_data(
+        "--names",
+        metavar="FILE",
+        help="A text file with the names of the columns, one on a line, for data without any.",
+    ),
+]
+Transpose = Annotated[
+    bool,
+    about_data("--transpose", metavar="", help="The columns of the file are the observations."),
+]
 
 
 def check_fraction(fraction: float | None) -> float | None:
@@ -217,19 +231,10 @@ def check_fraction(fraction: float | None) -> float | None:
     return fraction
 
 
-def reading(
-    header: bool | None, index: str | None, drop: Sequence[str] | None, key: str | None
-) -> list[str]:
-    """What to give another command for it to read the data alike."""
-    given = [] if header is None else ["--header" if header else "--no-header"]
-    for option, values in (("--index", [index]), ("--drop", drop or ()), ("--key", [key])):
-        for value in values:
-            given += [] if value is None else [option, value]
-    return given
-
-
 def beside(data: Path, ending: str) -> Path:
     """A file beside the data, with their name and another ending."""
+    if str(data) == "-":
+        return Path(f"data{ending}")
     if data.is_dir():
         folder = data.resolve() if data.name in ("", "..") else data
         return folder.parent / ((folder.name or "data") + ending)

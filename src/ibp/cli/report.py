@@ -12,12 +12,13 @@ from ibp.cli.data import (
     check_image_shape,
     load_model,
     match_columns,
+    names_known,
     places_named,
-    read_data,
     write_report_page,
 )
 from ibp.cli.problems import session
 from ibp.cli.progress import Console
+from ibp.cli.reading import Reading, read_data
 
 EXAMPLES = (
     "ibp report model.ibp data.csv",
@@ -38,6 +39,8 @@ def report(
     index: options.Index = None,
     drop: options.Drop = None,
     key: options.Key = None,
+    names: options.Names = None,
+    transpose: options.Transpose = False,
     force: options.Force = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -48,10 +51,11 @@ def report(
     rows of your data.
     """
     output = options.beside(model, ".html") if output is None else output
+    reading = Reading(header, index, drop, key, names, transpose)
     with session(quiet=quiet, json=json) as reporter:
         check_files((model, data), ((output, PAGE_ENDINGS),), force=force)
-        table = read_data(reporter, data, header=header, index=index, drop=drop, key=key)
         fitted = load_model(reporter, model)
+        table = read_data(reporter, data, reading, keep=names_known(fitted))
         table = match_columns(reporter, table, fitted, model)
         shape = check_image_shape(table, image_shape, fitted)
         reporter.stage("Writing the page")

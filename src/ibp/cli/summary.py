@@ -68,7 +68,8 @@ class FitSummary:
 
     def columns_of(self, feature: int) -> list[str]:
         """The columns that a feature has most to do with."""
-        names = self.table.column_names or [str(j) for j in range(self.table.shape[1])]
+        names = self.table.column_names
+        names = names or [f"column {j + 1}" for j in range(self.table.shape[1])]
         component = np.abs(self.patterns[feature])
         order = np.argsort(-component, kind="stable")[:SHOWN_COLUMNS]
         return [names[j] for j in order if component[j] > 0]
@@ -173,6 +174,7 @@ class FitSummary:
 
     def _show_grid(self, console: Console) -> None:
         from ibp.report import wording
+        from ibp.report.codes import share_proven
 
         model = self.model
         facts = {
@@ -194,6 +196,10 @@ class FitSummary:
                 facts["held-out score"] += (
                     f"; errors {wording.number(ratio, 2)} times those of the columns' means"
                 )
+        proven = share_proven(model)
+        if proven is not None and model.n_components_:
+            share = wording.percent(proven).replace(" %", "%")
+            facts["rows proven"] = f"{share} have the best code, given the patterns"
         if self.limit is not None:
             facts["limit"] = wording.limit(self.limit, "--components")
         restarts = self.restarts
@@ -220,13 +226,15 @@ class FitSummary:
             self.show_pictures(console, shown)
             return
         console.print("Most used features, and the columns they show in", style="bold")
+        widest = max(len(f"feature {k}") for k in shown) + 2
         for k in shown:
             share = self.share(k)
             used = "" if share is None else f"{share:>5.0%} of rows   "
             weight = ""
             if spreads is not None:
                 weight = f"{wording.weights(spreads[k]):<{WIDEST_WEIGHTS}}   "
-            text = Text.assemble(f"  {k:>4}   ", (used, "cyan"), weight, listed(self.columns_of(k)))
+            name = f"feature {k}".ljust(widest)
+            text = Text.assemble(f"  {name}", (used, "cyan"), weight, listed(self.columns_of(k)))
             console.print(text, no_wrap=True, overflow="ellipsis")
 
     def show_pictures(self, console: Console, features: list[int]) -> None:

@@ -11,11 +11,13 @@ from ibp.cli.data import (
     check_files,
     load_model,
     match_columns,
+    names_known,
+    note_scales,
     places_named,
-    read_data,
 )
 from ibp.cli.problems import session
 from ibp.cli.progress import Console
+from ibp.cli.reading import Reading, read_data
 from ibp.cli.words import printable
 from ibp.errors import InputError, counted
 
@@ -30,7 +32,7 @@ def transform(
     model: options.ModelFile,
     data: options.DataFile,
     output: Annotated[
-        Path, options.output("Where the features go: .csv, .tsv, .parquet, .npz or .npy.")
+        Path, options.output("Where the features go: .csv, .tsv, .csv.gz, .parquet, .npz or .npy.")
     ],
     confidence: Annotated[
         Path | None,
@@ -45,6 +47,8 @@ def transform(
     index: options.Index = None,
     drop: options.Drop = None,
     key: options.Key = None,
+    names: options.Names = None,
+    transpose: options.Transpose = False,
     jobs: options.Jobs = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
@@ -55,13 +59,14 @@ def transform(
     Of weighted codes, how much of it: 0 where a row lacks a feature, and about 1 where it has it.
     Columns are matched to the model by name where both have names.
     """
+    reading = Reading(header, index, drop, key, names, transpose)
     with session(quiet=quiet, json=json) as reporter:
         from ibp.files.write import CODE_ENDINGS, TABLE_ENDINGS, write_codes, write_table
 
         targets = ((output, CODE_ENDINGS), (confidence, CODE_ENDINGS), (impute, TABLE_ENDINGS))
         check_files((model, data), targets, force=force)
-        table = read_data(reporter, data, header=header, index=index, drop=drop, key=key)
         fitted = load_model(reporter, model)
+        table = read_data(reporter, data, reading, keep=names_known(fitted))
         if jobs is not None:
             fitted.set_params(n_jobs=jobs)
         if confidence is not None and not hasattr(fitted, "confidence"):
@@ -71,18 +76,19 @@ def transform(
                 file=model.name,
             )
         table = match_columns(reporter, table, fitted, model)
-        names = {"row_names": table.row_names, "feature_names": None}
+        rows: dict[str, Any] = {"row_names": table.row_names, "index_name": table.index_name}
         reporter.stage(f"Placing {counted(table.shape[0], 'row')}")
         with places_named(table):
             codes = _codes_of(fitted, table.values)
-        write_codes(output, codes, **names, force=force)
+        write_codes(output, codes, **rows, force=force)
         reporter.wrote(output)
         written = {"codes": output}
         if confidence is not None:
-            write_codes(confidence, fitted.confidence(table.values), **names, force=force)
+            write_codes(confidence, fitted.confidence(table.values), **rows, force=force)
             reporter.wrote(confidence)
             written["confidence"] = confidence
         if impute is not None:
+            note_scales(reporter, fitted, table, model)
             filled = replace(table, values=fitted.impute(table.values))
             write_table(impute, filled, force=force)
             reporter.wrote(impute)

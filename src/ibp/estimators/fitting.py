@@ -22,7 +22,13 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from ibp.blas import single_threaded_blas
 from ibp.data import ColumnUnits, Observations, RowSource, Summary, summarize
-from ibp.errors import EndingWarning, InvalidTypeError, InvalidValueError
+from ibp.errors import (
+    EndingWarning,
+    FitInterrupted,
+    InvalidTypeError,
+    InvalidValueError,
+    counted,
+)
 from ibp.estimators.observing import (
     CallbackSupportMixin,
     MoveTeller,
@@ -143,9 +149,20 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         -------
         estimator
             The fitted model.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If Ctrl-C was pressed; the sweep in hand is finished first. What was found by then is
+            kept: the attributes are there, and ``ending_`` is ``"interrupted"``.
         """
-        self._fit(X, unsupported)
+        self._fit_or_interrupt(X, unsupported)
         return self
+
+    def _fit_or_interrupt(self, X: Any, unsupported: dict[str, Any]) -> None:
+        """Fit, and pass on Ctrl-C once what there is has been kept."""
+        if self._fit(X, unsupported):
+            raise FitInterrupted(self)
 
     @abstractmethod
     def _training_codes(self) -> Any:
@@ -200,7 +217,8 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         time_limit = self.time_limit
         if time_limit is not None:  # a start from another method has taken its part
             time_limit = max(0.0, time_limit - (time.perf_counter() - started))
-        if getattr(method.start, "interrupted", False):
+        broken_off = getattr(method.start, "interrupted", False)
+        if broken_off:
             time_limit = 0.0
         self.n_samples_fit_ = observations.n_samples
         restarts = RestartKeeper(partial(self._fitted_from, method))
@@ -222,6 +240,7 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 observers=[*observers, tasks] if tasks else observers,
                 fitted_from=partial(self._fitted_from, method),
             )
+        result.interrupted |= broken_off
         self._keep_run(method, result)
         if self.n_init > 1:
             self._keep_restarts(restarts, result)
@@ -281,12 +300,15 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         return [_print_progress, *callbacks] if self.verbose else callbacks
 
     def _warn_about_fit(self, result: Any) -> None:
-        if result.interrupted:
-            self._warn(f"Interrupted: this is the model after {self.n_iter_} sweeps.")
-        if result.ending == "max_iter" and self.tol > 0:
+        if result.interrupted:  # which an exception tells
+            return
+        if self.tol > 0 and result.ending in ("max_iter", "time_limit"):
+            limit = "max_iter" if result.ending == "max_iter" else "time_limit"
+            within = counted(self.n_iter_, "sweep")
+            if limit == "time_limit":
+                within = f"{self.time_limit:g} s, which were enough for {within}"
             self._warn(
-                f"No convergence within {self.max_iter} sweeps; increase max_iter or tol.",
-                NotConvergedWarning,
+                f"No convergence within {within}; increase {limit} or tol.", NotConvergedWarning
             )
         if self.n_components_ == 0 and result.ending in ("converged", "max_iter"):
             remedy = "" if self.learn_hyperparameters else "set learn_hyperparameters=True, "

@@ -228,7 +228,8 @@ class AcceleratedGibbs(GibbsSampler):
         Means and standard deviations of the factors given this Z (`UncollapsedGibbs`: the factors
         as sampled).
     evidence_ : float
-        Log of its joint probability with X.
+        Log of its joint probability density with X, in the units of X: multiplying X by a constant
+        shifts it.
     intercept_, n_components_, feature_counts_, alpha_, noise_std_, factor_std_, n_iter_, \
 converged_, ending_, n_samples_fit_, restart_evidence_, restart_n_components_, \
 restart_kept_, restart_similarity_, notes_

@@ -11,7 +11,7 @@ from ibp.errors import DataFileError, quoted
 from ibp.files.checks import dense_table, sparse_table
 from ibp.files.options import Options
 from ibp.files.table import Table
-from ibp.files.wording import damaged, did_you_mean, listed
+from ibp.files.wording import damaged, did_you_mean, listed, option
 
 
 def read(path: Path, options: Options) -> Table:
@@ -41,7 +41,10 @@ def _chosen(file: Any, key: str | None) -> Any:
     if key is None or (key == "X" and key not in layers):
         if "X" in file:
             return file["X"]
-        raise DataFileError("has no matrix X", f"{choice}, of which you can choose one")
+        cure = f"{choice}, of which you can choose one"
+        raise DataFileError(
+            "has no matrix X", cure + f" with {option('key', layers[0])}" * bool(layers)
+        )
     if key not in layers:
         near = did_you_mean(key, layers)
         raise DataFileError(f"has no layer {quoted(key)}{near}", choice)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from ibp.archives import Member, members_of
 from ibp.errors import DataFileError, quoted
+from ibp.files import wording
 from ibp.files.checks import dense_table, sparse_table
+from ibp.files.columns import FileSummary
 from ibp.files.options import Options
 from ibp.files.table import Table
-from ibp.files.wording import damaged, did_you_mean, ending, listed
+from ibp.files.wording import damaged, did_you_mean, ending, listed, option
 
 # Arrays of text beside the matrix that name its rows and columns.
 NAMES = ("row_names", "column_names")
@@ -43,8 +48,12 @@ def _read_archive(path: Path, options: Options) -> Table:
             raise damaged(path) from error
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise damaged(path)
+        file.seek(0)
+        known = members_of(file)
         if {"format", "shape", "data"} <= set(archive.files):
             options.refuse("key")
+            if None in known.values():
+                raise damaged(path)
             file.seek(0)
             try:
                 matrix = sparse.load_npz(file)
@@ -53,47 +62,102 @@ def _read_archive(path: Path, options: Options) -> Table:
             return sparse_table(matrix)
         if "header" in archive.files and _is_model(archive):
             raise DataFileError("is an ibp model file, not data", "give the data to use it on")
-        key = _chosen(archive.files, options.key)
+        key = _chosen(archive.files, options.key, known)
         row_names, column_names = (_names(archive, name) for name in NAMES)
         return dense_table(_array(archive, key), row_names, column_names)
+
+
+def describe(path: Path, options: Options) -> FileSummary:
+    """The arrays of an archive, of which one may be the data."""
+    if ending(path) != ".npz":
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        told = f"{wording.shape(array.shape)} {wording.type_name(array.dtype)}"
+        return FileSummary("array", arrays=[("the array", told)])
+    with path.open("rb") as file:
+        known = members_of(file)
+    if all(member is None for member in known.values()):
+        raise damaged(path)
+    return FileSummary("archive", arrays=[(name, _what(member)) for name, member in known.items()])
 
 
 def _is_model(archive: Any) -> bool:
     """Whether an archive's header is that of a model."""
     from ibp.persistence import FORMAT
 
+    header = archive["header"]
     try:
-        header = json.loads(archive["header"].tobytes().decode("utf-8"))
-    except ValueError:
+        header = json.loads((header if isinstance(header, bytes) else header.tobytes()).decode())
+    except (ValueError, RecursionError):
         return False
     return isinstance(header, dict) and header.get("format") == FORMAT
 
 
-def _chosen(names: list[str], key: str | None) -> str:
+def _chosen(names: list[str], key: str | None, known: Mapping[str, Member | None]) -> str:
     """The name of the array that is the matrix."""
     if key is not None and key in names:
-        return key
+        return _readable(key, known)
     arrays = [name for name in names if name not in NAMES]
-    choice = listed(map(quoted, arrays))
+    choice = listed(_described(name, known.get(name)) for name in arrays)
     if key is not None:
         near = did_you_mean(key, arrays)
         raise DataFileError(f"has no array {quoted(key)}{near}", f"it has {choice}")
     if not arrays:
         raise DataFileError("holds no array", "give a file that holds data")
     if len(arrays) > 1:
+        likely = _most_likely(arrays, known)
         raise DataFileError(
-            f"holds several arrays, {choice}", "say which one is the data by its key"
+            f"holds several arrays, {choice}",
+            f"Say which one is the data by its key, such as {option('key', likely)}",
         )
-    return arrays[0]
+    return _readable(arrays[0], known)
+
+
+def _readable(key: str, known: Mapping[str, Member | None]) -> str:
+    """The name of a member that is an array, as far as its beginning tells."""
+    if known.get(key) is None:
+        raise _no_array(key)
+    return key
+
+
+def _no_array(key: str) -> DataFileError:
+    return DataFileError(
+        f"has a member {quoted(key)} that is no array, or is damaged", "save the array again"
+    )
+
+
+def _described(name: str, member: Member | None) -> str:
+    """A member by its name and what it is."""
+    return f"{quoted(name)} ({_what(member)})"
+
+
+def _what(member: Member | None) -> str:
+    if member is None:
+        return "no array"
+    return f"{wording.shape(member.shape)} {wording.type_name(member.dtype)}"
+
+
+def _most_likely(arrays: list[str], known: Mapping[str, Member | None]) -> str:
+    """The largest of the arrays that could be the data."""
+
+    def size(name: str) -> int:
+        member = known.get(name)
+        if member is None or member.dtype.kind not in "fiub" or len(member.shape) not in (2, 3):
+            return -1
+        return math.prod(member.shape)
+
+    return max(arrays, key=size)
 
 
 def _array(archive: Any, key: str) -> Any:
     try:
-        return archive[key]
+        array = archive[key]
     except ValueError as error:
         if "allow_pickle" in str(error):
             raise _holds_objects() from error
         raise DataFileError(f"has a damaged array {quoted(key)}", "save it again") from error
+    if not isinstance(array, np.ndarray):  # the bytes of something else
+        raise _no_array(key)
+    return array
 
 
 def _names(archive: Any, name: str) -> list[str] | None:

@@ -21,10 +21,13 @@ from typing import Any, TextIO
 import numpy as np
 
 from ibp.errors import PLACE, DataFileError, counted, quoted
+from ibp.files import guesses
 from ibp.files.checks import ARROW_ROOM, has_room, new_matrix, too_large
+from ibp.files.columns import TEXT, ColumnSummary, FileSummary, Tally, no_numbers
 from ibp.files.options import Options, find_index, kept_columns
 from ibp.files.parquet import arrow_floats
 from ibp.files.table import Table
+from ibp.files.wording import option
 
 MISSING = ("", "NA", "NaN", "nan", "null", "NULL", "None", "N/A", "n/a", "#N/A", "<NA>", "-", "?")
 TRUE = ("TRUE", "True", "true")
@@ -58,7 +61,8 @@ class Layout:
     yes_no: frozenset[int]  # those of them that hold TRUE and FALSE
     header_lines: int
     line_length: int  # on average, of those that were looked at
-    aligned: bool = False  # with as many spaces between cells as look well
+    aligned: bool  # with as many spaces between cells as look well
+    guesses: tuple[str, ...]
 
     @property
     def block_size(self) -> int:
@@ -79,10 +83,20 @@ def read(path: Path, options: Options) -> Table:
         raise _not_utf8(path, error) from error
     names = layout.names
     kept_names = None if names is None else [names[j] for j in layout.kept]
-    names_from = None
-    if options.index is None and names is not None and layout.index is not None:
-        names_from = names[layout.index] or None  # a column without a name is no surprise
-    return Table(values, row_names, kept_names, names_from=names_from)
+    told = list(layout.guesses)
+    if options.index is None and layout.index is None:
+        told += guesses.identifiers(values, kept_names)
+    index_name = None
+    if names is not None and layout.index is not None:
+        index_name = names[layout.index] or None
+    return Table(values, row_names, kept_names, index_name=index_name, guesses=tuple(told))
+
+
+def describe(path: Path, options: Options) -> FileSummary:
+    """What the columns of a file hold, whether it can be fitted or not."""
+    layout = _detect(path, options)
+    n_rows = sum(1 for _ in _rows(path, layout))
+    return FileSummary("text", n_rows, _columns(path, layout))
 
 
 # Detection
@@ -104,6 +118,9 @@ def _detect(path: Path, options: Options) -> Layout:
     body = _sample(reader)
     names: list[str] | None = first
     has_header = _is_header(first, body, decimal) if options.header is None else options.header
+    told: list[str | None] = []
+    if options.header is None and not _has_words(first, decimal):
+        told.append((guesses.numbers_as_names if has_header else guesses.numbers_as_data)(first))
     if not has_header:
         body, names, header_lines = [first, *body], None, 0
     if not body:
@@ -121,12 +138,24 @@ def _detect(path: Path, options: Options) -> Layout:
         )
     columns = list(itertools.zip_longest(*body, fillvalue=""))[:n_cells]
     index = _find_index(options.index, names, columns, decimal)
-    kept = kept_columns(options.drop, names, n_cells)
-    kept = [j for j in kept if j != index]
+    if options.index is None and index is not None:
+        name = None if names is None else names[index]
+        told.append(guesses.rows_named_by(name, columns[0], text=_is_text(columns[0], decimal)))
+    kept = kept_columns(options, names, n_cells, [] if index is None else [index])
     yes_no = frozenset(j for j in kept if _is_yes_no(columns[j]))
     length = -(-sum(map(len, lines)) // len(lines))
     return Layout(
-        delimiter, decimal, n_cells, names, index, kept, yes_no, header_lines, length, aligned
+        delimiter,
+        decimal,
+        n_cells,
+        names,
+        index,
+        kept,
+        yes_no,
+        header_lines,
+        length,
+        aligned,
+        tuple(sentence for sentence in told if sentence is not None),
     )
 
 
@@ -199,7 +228,7 @@ def _usual_width(rows: Sequence[Sequence[str]]) -> int:
 
 def _is_header(first: Sequence[str], body: Sequence[Sequence[str]], decimal: str) -> bool:
     """Whether a file's first row holds names."""
-    if any(not _is_number(cell, decimal) and cell.strip() not in MISSING for cell in first):
+    if _has_words(first, decimal):
         return True
     if not body:
         return False
@@ -211,6 +240,11 @@ def _is_header(first: Sequence[str], body: Sequence[Sequence[str]], decimal: str
     if numbers != [str(number) for number in range(len(numbers))]:
         return False
     return first[0] == "" or (len(numbers) > 2 and body[0][0].strip() != str(len(numbers)))
+
+
+def _has_words(cells: Sequence[str], decimal: str) -> bool:
+    """Whether a cell is neither a number nor missing."""
+    return any(not _is_number(cell, decimal) and cell.strip() not in MISSING for cell in cells)
 
 
 def _find_index(
@@ -341,9 +375,12 @@ def _read_slowly(path: Path, layout: Layout) -> tuple[Any, list[str] | None]:
         for j in layout.kept:
             number = _number(cells[j].strip(), layout.decimal, j in layout.yes_no)
             if isinstance(number, str):
+                _refuse_text_columns(path, layout)
+                label = str(j + 1) if layout.names is None else layout.names[j]
                 raise DataFileError(
                     f"holds {quoted(cells[j])}, which {number}",
-                    "correct it, leave the cell empty if the value is missing, or drop the column",
+                    "correct it, leave the cell empty if the value is missing, or drop the column "
+                    f"with {option('drop', label)}",
                     row=n_rows,
                     line=line,
                     columns=[j],
@@ -352,6 +389,28 @@ def _read_slowly(path: Path, layout: Layout) -> tuple[Any, list[str] | None]:
             numbers.append(number)
         n_rows += 1
     return np.array(numbers).reshape(n_rows, len(layout.kept)), row_names
+
+
+def _refuse_text_columns(path: Path, layout: Layout) -> None:
+    """Name all columns whose cells are mostly no numbers, if there are any."""
+    found = _columns(path, layout)
+    text = [j for j in layout.kept if found[j].holds == TEXT]
+    if text:
+        labels = [str(j + 1) if layout.names is None else layout.names[j] for j in text]
+        raise no_numbers(labels, [", ".join(found[j].examples) for j in text])
+
+
+def _columns(path: Path, layout: Layout) -> list[ColumnSummary]:
+    """What the columns hold, as far as rows have as many cells as they should."""
+    tallies = [Tally(j in layout.yes_no) for j in range(layout.n_cells)]
+    for _, cells in _rows(path, layout):
+        for tally, cell in zip(tallies, map(str.strip, cells), strict=False):
+            tally.count(cell, _number(cell, layout.decimal, tally.yes_no))
+    names = layout.names or [f"column {j + 1}" for j in range(layout.n_cells)]
+    return [
+        tally.summary(name, names_rows=j == layout.index)
+        for j, (name, tally) in enumerate(zip(names, tallies, strict=True))
+    ]
 
 
 def _number(cell: str, decimal: str, yes_no: bool) -> float | str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ibp.errors import DataFileError
+from ibp.errors import DataFileError, counted
 from ibp.files.checks import new_matrix
 from ibp.files.options import Options
 from ibp.files.table import Table
@@ -23,10 +24,14 @@ def read(path: Path, options: Options) -> Table:
     """
     options.refuse("header", "index", "key")
     files = _images_in(path)
-    first = _grey(files[0])
+    first, coloured = _grey(files[0])
     values = new_matrix(len(files), first.size, np.float32)
+    n_coloured = int(coloured)
     for row, file in enumerate(files):
-        image = _grey(file) if row else first
+        image = first
+        if row:
+            image, coloured = _grey(file)
+            n_coloured += coloured
         if image.shape != first.shape:
             raise DataFileError(
                 f"has images of different sizes: {files[0].name} is {_size(first)} and "
@@ -41,7 +46,14 @@ def read(path: Path, options: Options) -> Table:
             )
         values[row] = image.ravel()
     names = [file.name for file in files]
-    return Table(values, names, image_shape=first.shape)
+    told: tuple[str, ...] = ()
+    if n_coloured:
+        which = f"{counted(n_coloured, 'image')} {'is' if n_coloured == 1 else 'are'}"
+        told = (
+            f"{which} in colour, and read in grey; for their channels, save an array with a "
+            "row for each image and a column for each pixel and channel as .npy.",
+        )
+    return Table(values, names, image_shape=first.shape, guesses=told)
 
 
 def _images_in(path: Path) -> list[Path]:
@@ -61,24 +73,41 @@ def _natural_order(file: Path) -> Any:
     return [int(part) if part.isdecimal() else part for part in parts], file.name
 
 
-def _grey(file: Path) -> Any:
-    """The grey values of an image."""
+def _grey(file: Path) -> tuple[Any, bool]:
+    """The grey values of an image, and whether it was in colour."""
     from PIL import Image, ImageOps
 
     try:
-        with Image.open(file) as image:
-            upright = ImageOps.exif_transpose(image)
-            # Deep images would be cut off at 255.
-            deep = upright.mode.startswith(("I", "F"))
-            return np.asarray(upright if deep else upright.convert("L"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(file) as image:
+                upright = ImageOps.exif_transpose(image)
+                # Deep images would be cut off at 255.
+                deep = upright.mode.startswith(("I", "F"))
+                grey = np.asarray(upright if deep else upright.convert("L"))
+                return grey, not deep and _has_colour(upright)
     except PermissionError:
         raise
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise DataFileError(
+            f"is an image of more than {Image.MAX_IMAGE_PIXELS or 0:,} pixels, too large for a row",
+            "make it smaller or remove it",
+            file=f"{file.parent.name}/{file.name}",
+        ) from error
+    except (OSError, SyntaxError, ValueError) as error:
         raise DataFileError(
             "is not an image that can be read, or it is damaged",
             "save it again or remove it",
             file=f"{file.parent.name}/{file.name}",
         ) from error
+
+
+def _has_colour(image: Any) -> bool:
+    """Whether the channels of an image differ anywhere."""
+    if image.mode in ("1", "L", "LA"):
+        return False
+    red, green, blue = (np.asarray(part) for part in image.convert("RGB").split())
+    return bool((red != green).any() or (green != blue).any())
 
 
 def _size(image: Any) -> str:

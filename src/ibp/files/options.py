@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ibp.errors import DataFileError, quoted
-from ibp.files.wording import did_you_mean, listed
+from ibp.files.wording import did_you_mean, lacking, listed
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,7 @@ class Options:
     index: str | int | None = None
     drop: tuple[str, ...] = ()
     key: str | None = None
+    keep: tuple[str, ...] | None = None  # of columns that have names, these alone
 
     def refuse(self, *names: str) -> None:
         """Say that an option has no meaning for a kind of file."""
@@ -24,7 +25,7 @@ class Options:
             if getattr(self, name) is not None:
                 raise DataFileError(
                     f"is of a kind to which the option {quoted(name)} does not apply",
-                    "leave it away",
+                    f"leave out --{name}",
                 )
 
 
@@ -53,7 +54,16 @@ def find_index(wanted: str | int, names: Sequence[str] | None, n_columns: int) -
     return find_column(wanted, names, n_columns)[0]
 
 
-def kept_columns(drop: Sequence[str], names: Sequence[str] | None, n_columns: int) -> list[int]:
-    """Positions of the columns that are left when some are dropped."""
-    dropped = {j for name in drop for j in find_column(name, names, n_columns)}
-    return [j for j in range(n_columns) if j not in dropped]
+def kept_columns(
+    options: Options, names: Sequence[str] | None, n_columns: int, index: Sequence[int] = ()
+) -> list[int]:
+    """Positions of the columns that are data; the columns of ``index`` name the rows."""
+    out = {j for name in options.drop for j in find_column(name, names, n_columns)} | {*index}
+    kept = [j for j in range(n_columns) if j not in out]
+    if options.keep is None or names is None:
+        return kept
+    found = {names[j] for j in kept}
+    missing = [name for name in options.keep if name not in found]
+    if missing:
+        raise lacking(missing, [names[j] for j in kept], None)
+    return [j for j in kept if names[j] in set(options.keep)]

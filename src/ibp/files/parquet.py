@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ibp.errors import DataFileError
+from ibp.files import guesses
 from ibp.files.checks import ARROW_ROOM, float_type, has_room, new_matrix
+from ibp.files.columns import ColumnSummary, FileSummary, no_numbers
 from ibp.files.options import Options, find_index, kept_columns
 from ibp.files.table import Table
 from ibp.files.wording import SMALLER, damaged, in_bytes
+
+# How pandas calls an index that has no name; and how we do.
+NAMELESS = re.compile(r"__index_level_\d+__|row_*")
 
 
 def read(path: Path, options: Options) -> Table:
@@ -41,9 +47,14 @@ def read(path: Path, options: Options) -> Table:
 def _read(file: Any, options: Options) -> Table:
     schema = file.schema_arrow
     index = _find_index(schema, options.index)
-    kept = kept_columns(options.drop, schema.names, len(schema.names))
-    kept = [j for j in kept if j not in index]
-    dtypes = [_dtype(schema, j) for j in kept]
+    kept = kept_columns(options, schema.names, len(schema.names), index)
+    types = {j: _dtype(schema.field(j).type) for j in kept}
+    others = [j for j in kept if types[j] is None]
+    if others:
+        raise no_numbers(
+            [schema.names[j] for j in others], [str(schema.field(j).type) for j in others]
+        )
+    dtypes = [dtype for dtype in types.values() if dtype is not None]
     dtype = max(dtypes, key=lambda dtype: dtype.itemsize, default=np.dtype(np.float64))
     values = new_matrix(file.metadata.num_rows, len(kept), dtype)
     row_names: list[str] = []
@@ -60,7 +71,37 @@ def _read(file: Any, options: Options) -> Table:
             ]
         start += batch.num_rows
     names = [schema.names[j] for j in kept]
-    return Table(values, row_names if index else None, names)
+    index_name = schema.names[index[0]] if len(index) == 1 else None
+    noted = (schema.pandas_metadata or {}).get("index_columns", [])
+    told = []
+    if index and not noted and options.index is None:
+        texts = [guesses.rows_named_by(index_name, row_names, text=True)]
+        told = [sentence for sentence in texts if sentence is not None]
+    if index_name is not None and NAMELESS.fullmatch(index_name):
+        index_name = None
+    return Table(
+        values, row_names if index else None, names, index_name=index_name, guesses=tuple(told)
+    )
+
+
+def describe(path: Path, options: Options) -> FileSummary:
+    """What the columns of a file hold, whether it can be fitted or not."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        schema, n_rows = file.schema_arrow, file.metadata.num_rows
+        index = _find_index(schema, None)
+        columns = []
+        for j, name in enumerate(schema.names):
+            kind = schema.field(j).type
+            holds = "numbers" if _dtype(kind) is not None else str(kind)
+            gaps = sum(batch.column(0).null_count for batch in file.iter_batches(columns=[name]))
+            columns.append(
+                ColumnSummary(
+                    name, "names of the rows" if j in index else holds, gaps / max(1, n_rows)
+                )
+            )
+    return FileSummary("parquet", n_rows, columns)
 
 
 def _find_index(schema: Any, wanted: str | int | None) -> list[int]:
@@ -80,23 +121,17 @@ def _find_index(schema: Any, wanted: str | int | None) -> list[int]:
     return [0] if is_text else []
 
 
-def _dtype(schema: Any, j: int) -> Any:
-    """The floating type for a column, or a sentence if it does not hold numbers."""
+def _dtype(kind: Any) -> Any:
+    """The floating type for a column of an Arrow type; None if it does not hold numbers."""
     import pyarrow as pa
 
-    kind = schema.field(j).type
     if pa.types.is_boolean(kind):
         return np.dtype(np.float32)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return float_type(kind.to_pandas_dtype())
     if pa.types.is_decimal(kind) or pa.types.is_null(kind):
         return np.dtype(np.float64)
-    raise DataFileError(
-        f"holds values of type {kind}, which are not numbers",
-        "drop the column, or save it as numbers",
-        columns=[j],
-        names=schema.names,
-    )
+    return None
 
 
 def arrow_floats(column: Any) -> Any:

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
-from ibp.errors import DataFileError
+from ibp.errors import DataFileError, counted
+from ibp.files.columns import FileSummary
 from ibp.files.options import Options, kept_columns
 from ibp.files.table import Table
 from ibp.files.wording import (
@@ -64,6 +65,10 @@ def read_table(
     index: str | int | None = None,
     drop: Sequence[str] = (),
     key: str | None = None,
+    names: str | PathLike[str] | None = None,
+    transpose: bool = False,
+    keep: Sequence[str] | None = None,
+    name: str | None = None,
 ) -> Table:
     """Read a data matrix.
 
@@ -85,6 +90,15 @@ def read_table(
         Columns to leave out: names, or numbers counted from 1 where there is no such name.
     key : str, optional
         Which array of an ``.npz`` file that has several, or which layer of an ``.h5ad`` file.
+    names : path-like, optional
+        A file of text with the names of the columns, one on a line, for files that hold none.
+    transpose : bool, default=False
+        Whether the columns of the file are the observations. Text and Parquet files are rid of the
+        columns to ``drop`` before they are turned.
+    keep : sequence of str, optional
+        Of a table whose columns have names, the columns to read; the others may hold anything.
+    name : str, optional
+        What to call the file in messages.
 
     Returns
     -------
@@ -99,16 +113,23 @@ def read_table(
         If the file cannot be read, with the place of the trouble in one sentence.
     """
     path = Path(path)
-    options = Options(header, index, tuple(drop), key)
+    options = Options(
+        header, index, tuple(drop), key, None if keep is None or transpose else tuple(keep)
+    )
     kind = _kind(path)
-    name = path.resolve().name if path.is_dir() else path.name
+    if name is None:
+        name = path.resolve().name if path.is_dir() else path.name
     try:
         from ibp.files.checks import check_table
 
         module = importlib.import_module(f"ibp.files.{kind}")
         table = dataclasses.replace(module.read(path, options), source=name)
+        if transpose:
+            table = _turned(table)
+        if names is not None:
+            table = _named(table, Path(names))
         if kind not in DROPPED_WHILE_READ:
-            table = _without_columns(table, options.drop)
+            table = _without_columns(table, options)
         return check_table(table)
     except DataFileError as error:
         error.read_from(name)  # which readers leave to us
@@ -127,6 +148,26 @@ def read_table(
         if error.errno == errno.ENOMEM:
             raise _too_large(path) from error
         raise DataFileError(f"cannot be read: {error.strerror or error}", file=path) from error
+
+
+def describe_file(
+    path: str | PathLike[str],
+    *,
+    header: bool | None = None,
+    index: str | int | None = None,
+    key: str | None = None,
+) -> FileSummary | None:
+    """What a file holds that `read_table` refuses; None if there is no more to say.
+
+    The arguments are those of `read_table`.
+    """
+    path = Path(path)
+    try:
+        module = importlib.import_module(f"ibp.files.{_kind(path)}")
+        describe = getattr(module, "describe", None)
+        return describe(path, Options(header, index, (), key)) if describe else None
+    except (ValueError, OSError, EOFError, ImportError, zlib.error, zipfile.BadZipFile):
+        return None  # damaged, and the sentence of `read_table` says all there is to say
 
 
 def _kind(path: Path) -> str:
@@ -172,12 +213,47 @@ def _missing(path: Path) -> DataFileError:
     return DataFileError(f"does not exist{near}", "check the name and the folder", file=path)
 
 
-def _without_columns(table: Table, drop: Sequence[str]) -> Table:
-    """The table without some of its columns."""
-    if not drop:
-        return table
+def _turned(table: Table) -> Table:
+    """The table with its columns as rows."""
+    values = table.values.T
+    return dataclasses.replace(
+        table,
+        values=values.tocsr() if hasattr(values, "tocsr") else values,
+        row_names=table.column_names,
+        column_names=table.row_names,
+        image_shape=None,
+        index_name=None,
+    )
+
+
+def _named(table: Table, path: Path) -> Table:
+    """The table with the names of its columns from a file."""
+    if table.column_names is not None:
+        raise DataFileError("has names of its columns already", "leave out --names")
+    if not path.is_file():
+        raise _missing(path)
+    try:
+        names = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataFileError("is not UTF-8 text", "save it as UTF-8", file=path) from error
+    if len(names) != table.shape[1]:
+        raise DataFileError(
+            f"has {counted(len(names), 'line')}, but {table.source} has "
+            f"{counted(table.shape[1], 'column')}",
+            "give one name on each line",
+            file=path,
+        )
+    return dataclasses.replace(table, column_names=[name.strip() for name in names])
+
+
+def _without_columns(table: Table, options: Options) -> Table:
+    """The table without the columns that are not wanted."""
     names = table.column_names
-    kept = kept_columns(drop, names, table.shape[1])
+    if not options.drop and (options.keep is None or names is None):
+        return table
+    kept = kept_columns(options, names, table.shape[1])
+    if len(kept) == table.shape[1]:
+        return table
     return dataclasses.replace(
         table,
         values=table.values[:, kept],

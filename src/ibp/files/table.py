@@ -21,9 +21,11 @@ class Table:
         Height and width, where each row is an image.
     source : str
         The name of the file, for people.
-    names_from : str or None
-        The column that was taken for the names of the rows because it holds text, if nobody asked
-        for that.
+    index_name : str or None
+        The name of the column with the names of the rows.
+    guesses : tuple of str
+        What was guessed of the file and might be otherwise, a sentence each, with the option of the
+        command line that undoes it.
     """
 
     values: Any
@@ -31,7 +33,8 @@ class Table:
     column_names: list[str] | None = None
     image_shape: tuple[int, int] | None = None
     source: str = ""
-    names_from: str | None = None
+    index_name: str | None = None
+    guesses: tuple[str, ...] = ()
 
     @property
     def shape(self) -> tuple[int, int]:

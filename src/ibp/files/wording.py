@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from ibp.errors import DataFileError, quoted
 
@@ -30,6 +32,36 @@ def listed(words: Iterable[str], last: str = "and", limit: int = 12) -> str:
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def option(name: str, value: str) -> str:
+    """An option of the command line as it is typed, for a cure that names it."""
+    return f"--{name} {shlex.quote(value) if value.isprintable() else quoted(value)}"
+
+
+def lacking(
+    missing: Sequence[str], found: Sequence[str], file: str | None, model: str = "the model"
+) -> DataFileError:
+    """The sentence for a table without some of the columns that a model knows."""
+    which = "a column" if len(missing) == 1 else f"{len(missing):,} columns"
+    near = did_you_mean(missing[0], found) if len(missing) == 1 else ""
+    has = listed(map(quoted, found)) if found else "none that has a name"
+    return DataFileError(
+        f"lacks {which} that {model} was fitted to: {listed(map(quoted, missing))}{near}",
+        f"Its columns are {has}; names must be the same",
+        file=file,
+    )
+
+
+def shape(sizes: Sequence[int]) -> str:
+    """The shape of an array in words: 100 x 64."""
+    return " x ".join(f"{size:,}" for size in sizes) or "one number of"
+
+
+def type_name(dtype: Any) -> str:
+    """The type of an array's entries in words."""
+    kinds = {"U": "text", "S": "text", "O": "Python objects", "b": "truth values"}
+    return kinds.get(dtype.kind, str(dtype))
 
 
 def in_bytes(number: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import os
@@ -15,9 +16,9 @@ from typing import Any, BinaryIO
 from ibp.atomic_files import atomic
 from ibp.errors import DataFileError
 from ibp.files.table import Table
-from ibp.files.wording import did_you_mean, listed, needs_package
+from ibp.files.wording import did_you_mean, ending, listed, needs_package
 
-CODE_ENDINGS = (".csv", ".tsv", ".parquet", ".npz", ".npy")
+CODE_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".npz", ".npy")
 TABLE_ENDINGS = (*CODE_ENDINGS, ".mtx")
 
 
@@ -32,7 +33,7 @@ def check_target(
     path = Path(path)
     if path.is_dir():
         raise DataFileError("is a folder", "name a file to write", file=path)
-    if endings and path.suffix.lower() not in endings:
+    if endings and ending(path) not in endings:
         raise DataFileError(
             f"cannot be written, because its name must end in {listed(endings, 'or')}", file=path
         )
@@ -64,6 +65,7 @@ def write_codes(
     *,
     row_names: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
+    index_name: str | None = None,
     force: bool = False,
 ) -> None:
     """Write one row of codes for each observation.
@@ -71,20 +73,24 @@ def write_codes(
     Parameters
     ----------
     path : path-like
-        The file. Its ending says how it is written: ``.csv``, ``.tsv`` and ``.parquet`` with a
-        header, and with the rows' names where there are some; ``.npz`` with the arrays ``codes``,
-        ``row_names`` and ``column_names``; ``.npy`` with the codes alone.
+        The file. Its ending says how it is written: ``.csv`` and ``.tsv`` (also compressed,
+        ``.csv.gz``) and ``.parquet`` with a header, and with the rows' names where there are some;
+        ``.npz`` with the arrays ``codes``, ``row_names`` and ``column_names``; ``.npy`` with the
+        codes alone.
     codes : array of shape (n_samples, n_components)
         Integers are written as integers, other numbers with the fewest digits that give them back.
     row_names, feature_names : sequence of str, optional
         Features without names are called "feature 0", "feature 1" and so on, as in ``components_``.
+    index_name : str, optional
+        What the column with the names of the rows is called.
     force : bool
         Whether a file that is there may be replaced.
     """
     if feature_names is None:
         feature_names = [f"feature {k}" for k in range(codes.shape[1])]
     names = None if row_names is None else list(row_names)
-    _write(path, Table(codes, names, list(feature_names)), "codes", force, CODE_ENDINGS)
+    table = Table(codes, names, list(feature_names), index_name=index_name)
+    _write(path, table, "codes", force, CODE_ENDINGS)
 
 
 def write_table(path: str | PathLike[str], table: Table, *, force: bool = False) -> None:
@@ -110,7 +116,7 @@ def _write(
     path = check_target(path, force=force, endings=endings)
     try:
         with atomic(path, force=force) as file:
-            WRITERS[path.suffix.lower()](file, table, label)
+            WRITERS[ending(path)](file, table, label)
     except FileExistsError as error:
         raise _exists(path) from error
     except ImportError as error:
@@ -126,12 +132,18 @@ def _write_delimited(file: BinaryIO, table: Table, label: str, delimiter: str = 
     if named or table.column_names is not None:
         line = io.StringIO()
         writer = csv.writer(line, delimiter=delimiter, quoting=csv.QUOTE_ALL, lineterminator="\n")
-        writer.writerow([*([""] if named else []), *_column_names(table)])
+        writer.writerow([*([table.index_name or ""] if named else []), *_column_names(table)])
         file.write(line.getvalue().encode())
     # Where a row is one cell, an empty one would be a blank line, which readers skip.
     gaps = named or table.shape[1] > 1
     options = arrow_csv.WriteOptions(include_header=False, delimiter=delimiter)
     arrow_csv.write_csv(_arrow_table(table, gaps=gaps), file, options)
+
+
+def _write_compressed(file: BinaryIO, table: Table, label: str, delimiter: str = ",") -> None:
+    # Without the time of day, so that the same table gives the same bytes.
+    with gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
+        _write_delimited(packed, table, label, delimiter)  # type: ignore[arg-type]
 
 
 def _write_parquet(file: BinaryIO, table: Table, label: str) -> None:
@@ -149,7 +161,7 @@ def _arrow_table(table: Table, *, gaps: bool = True) -> Any:
     names = _column_names(table)
     if table.row_names is None:
         return pa.Table.from_arrays(columns, names=names)
-    label = "row"
+    label = table.index_name or "row"
     while label in names:
         label += "_"
     arrays = [pa.array(table.row_names, pa.string()), *columns]
@@ -231,6 +243,8 @@ def _folders(folder: Path) -> list[str]:
 WRITERS: dict[str, Callable[[BinaryIO, Table, str], None]] = {
     ".csv": _write_delimited,
     ".tsv": partial(_write_delimited, delimiter="\t"),
+    ".csv.gz": _write_compressed,
+    ".tsv.gz": partial(_write_compressed, delimiter="\t"),
     ".parquet": _write_parquet,
     ".npz": _write_npz,
     ".npy": _write_npy,

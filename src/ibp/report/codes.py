@@ -95,3 +95,11 @@ class WeightCounts:
         group = -(-used // MOST_BINS)
         padded = np.pad(counts[:used], (0, -used % group))
         return padded.reshape(-1, group).sum(axis=1), width * group
+
+
+def share_proven(model: Any) -> float | None:
+    """Share of the rows whose code the fit proved to be the best; None if it did not try."""
+    shares = model.history_.get("proven", ())
+    searched = model.get_params().get("optimizer") == "exact"
+    searched = searched and code_kind(model) == "binary"  # weights have a search of their own
+    return float(shares[-1]) if searched and len(shares) else None

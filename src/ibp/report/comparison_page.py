@@ -8,14 +8,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ibp.comparison import CLOSE, places
 from ibp.errors import counted
 from ibp.files.write import check_target
 from ibp.report import wording
 from ibp.report.encoding import clean_name, plain
 from ibp.report.rendering import render, write_page
 
-# A lead of fewer nats per entry than this is none.
-CLOSE = 0.005
 SCRIPTS = ("core.js", "theme.js", "charts.js", "comparison.js")
 
 
@@ -66,7 +65,11 @@ def render_comparison(
         summary=_summary(comparison, ranking, name),
         headline=_headline(comparison, ranking),
         comparison=comparison,
-        rows=[_row(row) for row in ranking],
+        close=CLOSE,
+        rows=[
+            _row(row) | {"place": place}
+            for row, place in zip(ranking, places(ranking), strict=True)
+        ],
         skipped=sorted(comparison.skipped.items()),
         # What fits warned of, each once.
         notes=list(dict.fromkeys((fit.label, note) for fit in fits for note in fit.notes)),
@@ -114,13 +117,14 @@ def _summary(comparison: Any, ranking: list[Any], name: str) -> str:
         said.append(f"Only {scored[0].label} has a score that is a number.")
     elif len(scored) > 1:
         first, second = scored[0], scored[1]
-        lead = first.log_likelihood - second.log_likelihood
-        if lead <= max(first.spread, second.spread, CLOSE):
+        best = [row.label for row, place in zip(scored, places(scored), strict=True) if place == 1]
+        if len(best) > 1:
             said.append(
-                f"{first.label} and {second.label} predicted them best, with no difference "
-                "between the two that would matter."
+                f"{wording.named(best)} predicted them best, with no difference between them that "
+                "would matter."
             )
         else:
+            lead = first.log_likelihood - second.log_likelihood
             said.append(
                 f"{first.label} predicted them best, ahead of {second.label} by "
                 f"{wording.number(lead, 2)} nats per entry."
@@ -142,8 +146,10 @@ def _headline(comparison: Any, ranking: list[Any]) -> list[tuple[str, str]]:
             (f"{comparison.n_hidden:,}", "entries held out"),
         ]
     fastest = min(ranking, key=lambda row: row.seconds)
+    n_best = places(ranking).count(1)
+    tie = {1: "predicts best", 2: "predicts best, and one other as well"}
     return [
-        (best.label, "predicts best"),
+        (best.label, tie.get(n_best, f"predicts best, and {n_best - 1} others as well")),
         (wording.number(best.log_likelihood, 4), "its score per entry"),
         (fastest.label, f"was quickest: {wording.seconds(fastest.seconds)}"),
         (f"{comparison.n_hidden:,}", "entries held out"),

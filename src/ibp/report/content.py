@@ -21,7 +21,7 @@ from ibp.agreement import (
 )
 from ibp.errors import InvalidValueError
 from ibp.report import wording
-from ibp.report.codes import code_kind, vary, weight_spreads, worthwhile_gain
+from ibp.report.codes import code_kind, share_proven, vary, weight_spreads, worthwhile_gain
 from ibp.report.column_noise import ColumnNoise, column_noise_of
 from ibp.report.encoding import clean_name, packed, plain, plain_number
 from ibp.report.measuring import Measurements, measure
@@ -29,6 +29,7 @@ from ibp.report.notes import Notes
 from ibp.report.reading import DataReader, FloatArray, IntArray
 from ibp.report.sampling import Shown, choose, top_columns, worst_first
 from ibp.report.trust import Certainty, certainty_of, limit_of
+from ibp.validation import VARIANCE_RATIO
 
 MAX_ROWS = 300
 WORST_LISTED = 10
@@ -86,12 +87,17 @@ class ReportContent:
         """Whether some pattern has negative entries."""
         return bool(np.min(self.model.components_, initial=0.0) < 0)
 
+    @property
+    def has_base(self) -> bool:
+        """Whether rows have something before any feature."""
+        return bool(np.any(self.model.intercept_ != 0))
+
     def row_name(self, row: int) -> str:
-        """The name of a row, or its number."""
+        """The name of a row, or its number, counted from 1 as everywhere that people read."""
         if self.row_names is None:
-            return f"row {row}"
+            return f"row {row + 1}"
         name = clean_name(self.row_names[row])
-        return f"{name} (row {row})" if str(self.row_names[row]) in self._shared_names else name
+        return f"{name} (row {row + 1})" if str(self.row_names[row]) in self._shared_names else name
 
     @cached_property
     def _shared_names(self) -> set[str]:
@@ -106,8 +112,8 @@ class ReportContent:
             return clean_name(self.column_names[column])
         if self.full_image_shape is not None:
             line, place = divmod(column, self.full_image_shape[1])
-            return f"pixel ({line}, {place})"
-        return f"column {column}"
+            return f"pixel ({line + 1}, {place + 1})"
+        return f"column {column + 1}"
 
     @cached_property
     def column_noise(self) -> ColumnNoise | None:
@@ -169,6 +175,11 @@ class ReportContent:
             weights_gain=worthwhile_gain(self.model, self.notes.weights_gain),
             proven=self.proven,
             nearly_exact=self.nearly_exact,
+            image_shape=self.notes.image_shape if self.full_image_shape else None,
+            scale_ratio=self.scale_ratio,
+            data=self.notes.data_file,
+            reading=self.notes.reading,
+            model_file=self.notes.model_file,
         )
 
     @property
@@ -184,12 +195,19 @@ class ReportContent:
         return tuple(self.column_name(int(column)) for column in order)
 
     @property
+    def scale_ratio(self) -> float | None:
+        """How far spreads differ, if that is too far for one noise level; pixels have one unit."""
+        spread = self.measured.column_spreads
+        varying = spread[spread > 0]
+        if np.ndim(self.model.noise_std_) or self.full_image_shape is not None or not varying.size:
+            return None
+        ratio = float(varying.max() / varying.min())
+        return ratio if ratio**2 > VARIANCE_RATIO else None
+
+    @property
     def proven(self) -> float | None:
         """Share of the rows whose code the fit proved to be the best; None if it did not try."""
-        shares = self.model.history_.get("proven", ())
-        searched = self.model.get_params().get("optimizer") == "exact"
-        searched = searched and self.code_kind == "binary"  # weights have a search of their own
-        return float(shares[-1]) if searched and len(shares) else None
+        return share_proven(self.model)
 
     @property
     def seconds(self) -> float | None:
@@ -325,7 +343,6 @@ class ReportContent:
             "counts": self.measured.on_counts.tolist(),
             "shares": plain(self.measured.on_counts / n_rows),
             "strength": plain(self.strength),
-            "strength_in_noise": self.measured.own_noise,
             "agreement": plain(restarts.agreement),
             "came_back": restarts.times_back.tolist(),
             "confidence": plain(None if certainty is None else certainty.feature_probability),

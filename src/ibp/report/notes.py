@@ -12,6 +12,7 @@ from ibp.report.encoding import clean_name
 
 MOST_VERSIONS = 20
 LONGEST_FIT = 1e9  # seconds
+LONGEST_ARGUMENT, MOST_ARGUMENTS = 200, 60
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,9 @@ class Notes:
     fitted_at: str | None
     seconds: float | None
     weights_gain: float | None = None  # what weights would gain in a few steps, in nats
+    data_file: str | None = None  # as a command names it
+    reading: tuple[str, ...] = ()  # the options by which it was read
+    model_file: str | None = None  # where the model was saved
 
     @classmethod
     def of(cls, model: Any) -> Notes:
@@ -52,11 +56,27 @@ class Notes:
             fitted_at=_text(notes.get("fitted_at")),
             seconds=seconds if seconds is not None and 0 <= seconds < LONGEST_FIT else None,
             weights_gain=_number(notes.get("weights_gain")),
+            data_file=_argument(notes.get("data_file")),
+            reading=_arguments(notes.get("reading")),
+            model_file=_argument(notes.get("model_file")),
         )
 
 
 def _text(value: Any) -> str | None:
     return clean_name(value) if isinstance(value, str) and value else None
+
+
+def _argument(value: Any) -> str | None:
+    """Text that can stand in a command."""
+    usable = isinstance(value, str) and 0 < len(value) <= LONGEST_ARGUMENT and value.isprintable()
+    return value if usable else None
+
+
+def _arguments(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or len(value) > MOST_ARGUMENTS:
+        return ()
+    found = [_argument(text) for text in value]
+    return tuple(text for text in found if text is not None) if None not in found else ()
 
 
 def _label(value: Any) -> str | None:

@@ -122,7 +122,6 @@ def render_report(content: ReportContent, *, title: str | None = None) -> str:
         matrix_features=MATRIX_FEATURES,
         came_back=CAME_BACK,
         in_part=IN_PART,
-        prefix=type(content.model).__name__.lower(),
         joint=card_of(content.model).objective == JOINT,
     )
 
@@ -147,7 +146,9 @@ def _headline(facts: wording.Facts) -> list[tuple[str, str]]:
         )
     elif facts.mean_probability is not None:
         sure = wording.probability(facts.mean_probability).replace("over ", ">")
-        numbers.append((sure, "average certainty"))
+        numbers.append((sure, "average certainty, given these features"))
+    if facts.proven is not None and facts.n_components:
+        numbers.append((wording.percent(facts.proven), "of the rows proven to have the best code"))
     return numbers
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -208,6 +209,11 @@ class Facts:
     weights_gain: float | None = None  # what weights would gain, in nats, if that is much
     proven: float | None = None  # share of the rows whose code is known to be the best
     nearly_exact: tuple[str, ...] = ()  # columns that the features leave next to no noise in
+    image_shape: tuple[int, int] | None = None  # that a fit was told
+    scale_ratio: float | None = None  # of the columns' spreads, where that is too much
+    data: str | None = None  # the file, as a command names it
+    reading: tuple[str, ...] = ()  # and the options by which it was read
+    model_file: str | None = None
 
     @property
     def in_amounts(self) -> bool:
@@ -303,7 +309,8 @@ def advice(facts: Facts) -> list[Advice]:
 
 
 def _use(facts: Facts) -> Advice:
-    command = "ibp transform model.ibp DATA -o codes.csv"
+    placed = _command("ibp transform", facts.model_file or "model.ibp", *_read(facts))
+    command = f"{placed} -o codes.csv"
     if _about_restarts(facts).kind == "good":
         has = "how much each row has of each" if facts.in_amounts else "which row has which"
         said = f"Nothing here asks for another fit. Write down {has} feature."
@@ -329,6 +336,16 @@ def _about_features(facts: Facts) -> Iterator[Advice]:
         return
     if facts.at_limit is not None:
         yield _about_the_limit(facts, facts.at_limit)
+    if facts.scale_ratio is not None:
+        yield Advice(
+            "do",
+            "Columns differ in scale",
+            f"The largest spread of a column is {number(facts.scale_ratio, 1)} times the smallest, "
+            "and one noise level serves all, so the large ones decide what is found. If they are "
+            "in different units, divide each by its spread, or let each have its own noise level: "
+            f"{DEFAULT_METHOD} does that.",
+            _command("ibp fit", *_read(facts)),
+        )
     if facts.variance_explained < LITTLE_EXPLAINED:
         yield Advice(
             "look",
@@ -515,7 +532,23 @@ def _fit_again(facts: Facts, options: str) -> str:
     preset = None if card is None else card.labels.get(label or DEFAULT_METHOD)
     usual = "binary" if preset is None else preset.settings.get("codes", "binary")
     codes = "" if facts.codes_setting in (None, usual) else f"--codes {facts.codes_setting}"
-    return " ".join(f"ibp fit DATA {method} {codes} {limit} {options} -o model.ibp".split())
+    output = "-o model.ibp"
+    if facts.model_file is not None:  # which is there by now
+        output = f"-o {shlex.quote(facts.model_file)} --force"
+    command = _command("ibp fit", *_read(facts))
+    if facts.image_shape is not None:
+        command += " --image-shape {}x{}".format(*facts.image_shape)
+    return " ".join(f"{command} {method} {codes} {limit} {options} {output}".split())
+
+
+def _read(facts: Facts) -> list[str]:
+    """The data, and the options by which they are read; DATA stands for a file without a name."""
+    return [facts.data or "DATA", *facts.reading]
+
+
+def _command(name: str, *arguments: str) -> str:
+    """A command with arguments as they are typed in a shell."""
+    return " ".join([name, *map(shlex.quote, arguments)])
 
 
 def _is(n: int) -> str:

@@ -103,7 +103,7 @@ const explorer = (() => {
     if (!pictureTrio) {
       let low = Infinity, high = -Infinity;
       for (const value of [...seen, ...sum]) if (Number.isFinite(value)) { low = Math.min(low, value); high = Math.max(high, value); }
-      const scale = { kind: "sequential", low, high };
+      const scale = { kind: "picture", low, high };
       const span = Math.max(largest(left), (high - low) / 4);
       const residual = { kind: "diverging", low: -span, high: span };
       pictureTrio = [
@@ -252,10 +252,10 @@ const explorer = (() => {
     const on = all.filter((k) => amounts[k] > onFrom).sort((a, b) => size(b) - size(a));
     const others = all.filter((k) => !(amounts[k] > onFrom));
     const base = make("li", {}, make("div", { class: "toggle base" },
-      make("span", { class: "head" }, make("span", { text: "Base" })),
+      make("span", { class: "head", title: "What every row has before any feature" }, make("span", { text: "Base" })),
       data.image
         ? picture("Base, what every row has", intercept, baseScale()).canvas
-        : make("span", { class: "muted", text: "what every row has" })));
+        : make("span", { class: "muted", text: "what every row has before any feature" })));
     onList.classList.toggle("many", on.length > MANY);
     onList.replaceChildren(...(hasBase ? [base] : []), ...on.map(makeControl));
     const faintSum = others.reduce((sum, k) => sum + (amounts[k] > 0.005 ? 1 : 0), 0);
@@ -277,7 +277,7 @@ const explorer = (() => {
   function baseScale() {
     let low = 0, high = 0;
     for (const value of intercept) { low = Math.min(low, value); high = Math.max(high, value); }
-    return low < 0 ? { kind: "diverging", low: -largest(intercept), high: largest(intercept) } : { kind: "sequential", low, high: high || 1 };
+    return low < 0 ? { kind: "diverging", low: -largest(intercept), high: largest(intercept) } : { kind: "picture", low, high: high || 1 };
   }
 
   fillSelect();

@@ -50,7 +50,7 @@ function featureCard(k) {
   const facts = make("dl", { class: "facts" });
   const fact = (name, value) => facts.append(make("div", {}, make("dt", { text: name }), make("dd", { text: value })));
   fact(inAmounts ? "in" : "on in", `${counts[k].toLocaleString("en")} ${counts[k] === 1 ? "row" : "rows"}`);
-  fact(data.features.strength_in_noise ? "strength, in noise" : "strength", said(strength[k], 2));
+  fact("strength", said(strength[k], 2)); // in which units, the page says above
   if (agreement) {
     fact("came back", `${back[k]} of ${nRestarts - 1}`);
     fact("agreement", agreement[k].toFixed(2));
@@ -100,5 +100,5 @@ if (nFeatures) {
 
 if (data.noise && data.image) {
   const noise = floats(data.noise);
-  byId("noise-picture").append(picture("Noise of each pixel", noise, { kind: "sequential", low: 0, high: largest(noise) }).canvas);
+  byId("noise-picture").append(picture("Noise of each pixel", noise, { kind: "picture", low: 0, high: largest(noise) }).canvas);
 }

@@ -1,11 +1,15 @@
-// Numbers as colours, in both themes: from the background towards ink, or blue and orange about it.
+// Numbers as colours: from the background towards ink, or blue and orange about it. Of pictures,
+// bright is high in both themes, or photographs would look like negatives.
+const BRIGHT = [[24, 29, 38], [38, 68, 128], [98, 148, 244], [232, 240, 255]];
 const RAMPS = {
   light: {
+    picture: BRIGHT,
     sequential: [[246, 247, 250], [178, 199, 240], [72, 115, 210], [20, 44, 108]],
     diverging: [[150, 58, 8], [232, 150, 88], [246, 247, 250], [110, 150, 232], [24, 58, 150]],
   },
   dark: {
-    sequential: [[24, 29, 38], [38, 68, 128], [98, 148, 244], [232, 240, 255]],
+    picture: BRIGHT,
+    sequential: BRIGHT,
     diverging: [[255, 190, 130], [176, 92, 36], [24, 29, 38], [52, 96, 190], [150, 190, 255]],
   },
 };
@@ -49,7 +53,7 @@ function largest(values) {
 // A picture of what a feature adds: signed ones about zero, the others from zero.
 function featureScale(values) {
   const most = largest(values);
-  return data.signed ? { kind: "diverging", low: -most, high: most } : { kind: "sequential", low: 0, high: most };
+  return data.signed ? { kind: "diverging", low: -most, high: most } : { kind: "picture", low: 0, high: most };
 }
 
 // Width over height; a very long picture is squeezed, or it would be a thread or a tower.

@@ -1,0 +1,110 @@
+"""How a data file is read: what the options say of it, and data on standard input."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ibp.cli.progress import Reporter
+from ibp.errors import InputError
+
+if TYPE_CHECKING:
+    from ibp.files.table import Table
+
+STANDARD_INPUT = Path("-")
+# How files begin, and the ending of their kind; anything else is text.
+BEGINNINGS = (
+    (b"\x93NUMPY", ".npy"),
+    (b"PK\x03\x04", ".npz"),
+    (b"PAR1", ".parquet"),
+    (b"\x1f\x8b", ".csv.gz"),
+    (b"%%MatrixMarket", ".mtx"),
+    (b"\x89HDF", ".h5ad"),
+)
+LONGEST_BEGINNING = max(len(beginning) for beginning, _ in BEGINNINGS)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The options of a command that say how its data file is read."""
+
+    header: bool | None = None
+    index: str | None = None
+    drop: Sequence[str] | None = None
+    key: str | None = None
+    names: Path | None = None
+    transpose: bool = False
+
+    def arguments(self) -> list[str]:
+        """What to give another command for it to read the data alike."""
+        given = [] if self.header is None else ["--header" if self.header else "--no-header"]
+        values = (
+            ("--index", [self.index]),
+            ("--drop", self.drop or ()),
+            ("--key", [self.key]),
+            ("--names", [self.names]),
+        )
+        for option, texts in values:
+            for text in texts:
+                given += [] if text is None else [option, str(text)]
+        return given + (["--transpose"] if self.transpose else [])
+
+
+def read_data(
+    reporter: Reporter, path: Path, reading: Reading, *, keep: Sequence[str] | None = None
+) -> Table:
+    """Read a data file and say so, with what was guessed of it.
+
+    Of a table whose columns have names, those of ``keep`` are read and no others.
+    """
+    from ibp.files.read import read_table
+
+    name = "standard input" if path == STANDARD_INPUT else path.name
+    reporter.stage(f"Reading {name}")
+    with _file_of(path) as file:
+        table = read_table(
+            file,
+            header=reading.header,
+            index=reading.index,
+            drop=reading.drop or (),
+            key=reading.key,
+            names=reading.names,
+            transpose=reading.transpose,
+            keep=keep,
+            name=None if file is path else name,
+        )
+        if file is not path and hasattr(table.values, "filename"):  # mapped from what goes away
+            import numpy as np
+
+            table = replace(table, values=np.array(table.values))
+    for guess in table.guesses:
+        reporter.note(f"{table.source}: {guess}")
+    return table
+
+
+@contextlib.contextmanager
+def _file_of(path: Path) -> Iterator[Path]:
+    """The file itself, or one with what comes by standard input."""
+    if path != STANDARD_INPUT:
+        yield path
+        return
+    if sys.stdin is None or sys.stdin.isatty():
+        raise InputError(
+            "The data are to come by standard input, and nothing is sent there",
+            "Send a file, as in: ibp info - < data.csv",
+        )
+    stream = sys.stdin.buffer
+    start = stream.read(LONGEST_BEGINNING)
+    ending = next((end for beginning, end in BEGINNINGS if start.startswith(beginning)), ".csv")
+    with tempfile.TemporaryDirectory(prefix="ibp-") as folder:
+        file = Path(folder) / f"data{ending}"
+        with file.open("wb") as copy:
+            copy.write(start)
+            shutil.copyfileobj(stream, copy)
+        yield file

@@ -1,0 +1,106 @@
+"""What was guessed of a file of text, in sentences that name the option which undoes it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ibp.errors import quoted
+from ibp.files.wording import option
+
+# Numbers that people write and programs do not take for such: $5, 5%, 1,000.
+AMOUNT = re.compile(r"[^\w\s]{0,3}\s*\d[\d.,' ]*\s*[^\w\s]{0,3}")
+# Names of columns that count or name rows.
+IDENTIFIER = re.compile(
+    r"(?i:id|index|idx|no|nr|row|rows|key|number|nummer|unnamed: 0|.*[_ .-]id)|.*[a-z](Id|ID)"
+)
+# Fewer rows count by chance.
+FEWEST_ROWS = 4
+
+
+def numbers_as_data(first: Sequence[str]) -> str:
+    """The first line of a file holds numbers alone, and was taken for a row of data."""
+    return (
+        f"The first line ({_some(first)}) holds numbers only, so it is taken as a row of data; "
+        "--header says that it holds names."
+    )
+
+
+def numbers_as_names(first: Sequence[str]) -> str:
+    """It was taken for the names of the columns."""
+    return (
+        f"The first line ({_some(first)}) is taken as the names of the columns; --no-header says "
+        "that it is a row of data."
+    )
+
+
+def rows_named_by(name: str | None, cells: Sequence[str], *, text: bool) -> str | None:
+    """The first column was taken for the names of the rows; None if that is no surprise."""
+    amounts = text and _are_amounts(cells)
+    if not name and not amounts and (_counts_on(cells) or (text and name == "")):
+        return None  # as frames are written
+    which = "The first column" if not name else f"The column {quoted(name)}"
+    has = f"holds text, such as {quoted(_first(cells))}," if text else "has no name,"
+    said = f"{which} {has} so it names the rows and is no data; "
+    if amounts:
+        return f"{said}write plain numbers if it is data, or leave it out with {_drop(name)}."
+    if name and text:
+        return f"{said}{option('index', name)} says that this is meant."
+    label = f"{option('index', '1')} says that this is meant, " if text else ""
+    return f"{said}{label}--index 0 makes it data."
+
+
+def identifiers(values: Any, names: Sequence[str] | None) -> list[str]:
+    """Columns that count or name the rows, and were taken as data."""
+    told = []
+    for j in range(values.shape[1] if len(values) >= FEWEST_ROWS else 0):
+        name = None if names is None else names[j]
+        called_so = name is not None and IDENTIFIER.fullmatch(name.strip()) is not None
+        if not (called_so or j == 0):
+            continue
+        column = values[:, j]
+        if (column != np.floor(column)).any():  # with gaps, too
+            continue
+        counts = bool((np.diff(column) == 1).all())
+        if not counts and not (called_so and np.unique(column).size == len(column)):
+            continue
+        which = f"The column {quoted(name)}" if name else "The first column"
+        why = "counts the rows" if counts else "has another whole number in every row"
+        label = name or str(j + 1)
+        told.append(
+            f"{which} {why}, and is taken as data; {option('index', label)} makes it the names of "
+            f"the rows, {option('drop', label)} leaves it out."
+        )
+    return told
+
+
+def _drop(name: str | None) -> str:
+    return option("drop", name or "1")
+
+
+def _first(cells: Sequence[str]) -> str:
+    return next((cell.strip() for cell in cells if cell.strip()), "")
+
+
+def _some(cells: Sequence[str]) -> str:
+    shown = ", ".join(quoted(cell.strip(), 12)[1:-1] for cell in cells[:3])
+    return f"{shown}, ..." if len(cells) > 3 else shown
+
+
+def _are_amounts(cells: Sequence[str]) -> bool:
+    """Whether most cells are numbers with a sign beside them."""
+    filled = [cell.strip() for cell in cells if cell.strip()]
+    return 2 * sum(AMOUNT.fullmatch(cell) is not None for cell in filled) > len(filled) > 0
+
+
+def _counts_on(cells: Sequence[str]) -> bool:
+    """Whether cells are whole numbers, each the next of the one before."""
+    try:
+        numbers = [int(cell) for cell in cells]
+    except ValueError:
+        return False
+    return all(after - before == 1 for before, after in itertools.pairwise(numbers))
