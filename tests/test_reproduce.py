@@ -243,7 +243,9 @@ def test_a_cell_is_named_by_what_it_fits():
 
 
 def test_the_local_search_is_as_good_as_published_and_exact_finds_all():
-    cell = Cell("c", {"K": 8, "scale": 0.5, "data_set": 0, "n_optimizations": 1000})
+    cell = Cell(
+        "c", {"K": 8, "probability": 0.4, "scale": 0.5, "data_set": 0, "n_optimizations": 1000}
+    )
     rows = {row["method"]: row for row in figure_1.run(cell, QUICK).runs}
     assert rows["exact"]["optimal"] == 1.0
     assert 0.8 < rows["local search"]["optimal"] < rows["local search, exchanges"]["optimal"]
