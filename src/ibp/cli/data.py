@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from ibp.cli.progress import Reporter
 from ibp.errors import DataWarning, InputError, counted, quoted
-from ibp.files.wording import lacking
 
 if TYPE_CHECKING:
     from ibp.files.table import Table
@@ -115,6 +114,8 @@ def names_known(model: Any) -> list[str] | None:
 
 def match_columns(reporter: Reporter, table: Table, model: Any, model_path: Path) -> Table:
     """The table with its columns as the model knows them."""
+    from ibp.files.wording import lacking
+
     wanted, found = names_known(model), table.column_names
     n_wanted, n_found = model.n_features_in_, table.shape[1]
     if wanted is None or found is None:
