@@ -887,6 +887,7 @@ def assert_usable(model, X):
     assert (model.feature_counts_ == model.assignments_.sum(axis=0)).all()
 
 
+@pytest.mark.filterwarnings("ignore:No convergence within 1e")
 def test_a_time_limit_in_the_middle_of_moves_leaves_a_usable_model(monkeypatch):
     X, bad = hard_start()
     endings = []
