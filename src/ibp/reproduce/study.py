@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,19 @@ class Claim:
     text: str
     seen: bool | None
     detail: str
+
+
+def all_of(verdicts: Iterable[bool | None]) -> bool | None:
+    """Whether all hold: one that does not decides, else one that is open; of none it is open."""
+    found = list(verdicts)
+    if False in found:
+        return False
+    return None if None in found or not found else True
+
+
+def greater(first: float, second: float) -> bool | None:
+    """Whether a number is greater than another; None if one of them is missing."""
+    return None if math.isnan(first) or math.isnan(second) else bool(first > second)
 
 
 @dataclass(frozen=True)

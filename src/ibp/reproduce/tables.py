@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import platform
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -105,6 +106,12 @@ def mean(rows: Iterable[Row], column: str) -> float:
     """The mean of a column; NaN if it is empty."""
     found = numbers(rows, column)
     return sum(found) / len(found) if found else math.nan
+
+
+def median(rows: Iterable[Row], column: str) -> float:
+    """The median of a column; NaN if it is empty."""
+    found = numbers(rows, column)
+    return statistics.median(found) if found else math.nan
 
 
 def spread(rows: Iterable[Row], column: str) -> float:
