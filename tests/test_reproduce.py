@@ -299,7 +299,7 @@ def timed(method, k, seconds, ending="converged"):
 )
 def test_times_of_runs_that_were_cut_are_lower_bounds(own, other, seen):
     runs = [timed("a", 10, *own), timed("b", 10, *other), timed("b", 25, 1.0)]
-    assert real_data.quicker(runs, "claim", "a", ["b"], 10.0).seen is seen
+    assert real_data.quicker(runs, "claim", ["a"], ["b"], 10.0).seen is seen
 
 
 # The command below has all of figure 2.

@@ -127,12 +127,16 @@ def greater(first: float, second: float) -> bool | None:
 
 @dataclass(frozen=True)
 class Page:
-    """What is to be said of a study: paragraphs, lists or tables in Markdown."""
+    """What is to be said of a study: paragraphs, lists or tables in Markdown.
+
+    Orders are tested as claims are, and are none of the paper's of this figure.
+    """
 
     paper: Sequence[str]
     seen: Sequence[str]
     differ: Sequence[str] = ()
     claims: Sequence[Claim] = ()
+    orders: Sequence[Claim] = ()
 
 
 @dataclass(frozen=True)
