@@ -177,7 +177,10 @@ def _warm_up_once(fit: Fit, model: Any, held_out: HeldOut) -> None:
     """Have what is timed compiled."""
     key = (fit.protocol, fit.label, held_out.data.dtype.str, fit.condition)
     if key not in _warm:
-        warm_up(clone(model).set_params(time_limit=None), held_out)
+        other = clone(model).set_params(time_limit=None)
+        if not isinstance(other.get_params().get("init", ""), str):
+            other.set_params(init="random")  # a given start has codes of all rows
+        warm_up(other, held_out)
         _warm.add(key)
 
 

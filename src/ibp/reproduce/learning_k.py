@@ -39,7 +39,13 @@ def cells(options: Options) -> list[Cell]:
     return [
         Cell(
             f"{protocol}, {label}, noise {level:.4f}",
-            {"protocol": protocol, "label": label, "index": index, "noise_std": float(level)},
+            {
+                "protocol": protocol,
+                "label": label,
+                "index": index,
+                "noise_std": float(level),
+                "time_limit": options.time_limit,
+            },
             seconds=0.5,
         )
         for protocol, label in WAYS
@@ -59,12 +65,14 @@ def run(cell: Cell, options: Options) -> Outcome:
         label,
         START if protocol == PUBLISHED else None,
         random_state=index,
+        time_limit=given["time_limit"],
         **WAYS[protocol, label],
     )
     started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(draw.data)
+    history = model.history_["train_log_likelihood"]
     return Outcome(
         [
             {
@@ -75,8 +83,9 @@ def run(cell: Cell, options: Options) -> Outcome:
                 "seconds": time.perf_counter() - started,
                 "iterations": model.n_iter_,
                 "n_components": model.n_components_,
-                "train_log_likelihood": float(model.history_["train_log_likelihood"][-1]),
+                "train_log_likelihood": float(history[-1]) if len(history) else None,
                 "ending": model.ending_,
+                "time_limit": given["time_limit"],
                 "noise_std": given["noise_std"],
             }
         ]
@@ -158,6 +167,7 @@ def describe(results: Results) -> Page:
             f"The same at {n_levels} levels, as published, and as shipped: spectral start, learned "
             "noise, intercept, moves.",
             pages.table(["features left", "paper", *COLUMNS.values()], lines),
+            *(text for text in [pages.cut_runs(results.runs)] if text),
         ],
         claims=[
             Claim(

@@ -40,7 +40,7 @@ class Options:
     time_limit : float or None
         Seconds for each fit; None for that of the figure.
     restarts : int or None
-        Fits of each setting; None for five, or two if quick.
+        Fits of each setting; None for as many as the figure has, at most two if quick.
     """
 
     quick: bool = False
@@ -56,11 +56,15 @@ class Options:
     @property
     def n_restarts(self) -> int:
         """Fits of each setting."""
-        return self.restarts or (QUICK_RESTARTS if self.quick else RESTARTS)
+        if self.restarts is not None:
+            return self.restarts
+        return QUICK_RESTARTS if self.quick else RESTARTS
 
     def limit(self, usual: float, quick: float) -> float:
         """Seconds for each fit."""
-        return self.time_limit or (quick if self.quick else usual)
+        if self.time_limit is not None:
+            return self.time_limit
+        return quick if self.quick else usual
 
 
 @dataclass(frozen=True)
@@ -157,7 +161,7 @@ class Study:
         Makes the page of all results.
     restart_seconds : float or None
         No more restarts of a setting than would take so long together, by the first; but for the
-        first, which there is in any case.
+        first, which there is in any case. Those that are asked for are all run.
     """
 
     name: str
