@@ -192,9 +192,7 @@ def _arrays(path: Path, names: tuple[str, ...], wanted: str) -> dict[str, npt.ND
         return {name: file[name] for name in names}
 
 
-def _check_shape(
-    path: Path, name: str, data: Any, shape: tuple[int, ...], dtype: Any
-) -> None:
+def _check_shape(path: Path, name: str, data: Any, shape: tuple[int, ...], dtype: Any) -> None:
     """Refuse an array of another shape or type."""
     if data.shape == shape and np.issubdtype(data.dtype, dtype):
         return

@@ -12,8 +12,8 @@ from ibp.reproduce import pages, paper, synthetic
 from ibp.reproduce.fits import (
     Fit,
     Task,
-    after_meibp,
     begun_earlier,
+    fit_after,
     fit_cell,
     fit_unscored,
     run_fit,
@@ -116,7 +116,7 @@ def run(cell: Cell, options: Options) -> Outcome:
         changes=_start(given, task, _size(options)[2]),
     )
     if fit.label == "meibp+aibp":
-        return after_meibp(fit, task, {})
+        return fit_after("meibp", fit, task, {})
     if fit.condition == TEMPERED:
         return tempered(fit, task)
     return run_fit(fit, task)

@@ -19,7 +19,7 @@ from ibp.reproduce.running import CUT, SPAN
 from ibp.reproduce.study import Cell, Outcome
 from ibp.reproduce.tables import Row, number, settings_text
 
-# The part of the time that MEIBP may take to find a start for another method.
+# The part of the time that a method may take to find a start for another one.
 FIRST_PART = 0.5
 _warm: set[tuple[Any, ...]] = set()
 
@@ -197,10 +197,10 @@ def fit_unscored(fit: Fit, task: Task, **changes: Any) -> tuple[Any, float]:
     return model, time.perf_counter() - started
 
 
-def after_meibp(fit: Fit, task: Task, changes: Mapping[str, Any]) -> Outcome:
-    """A fit from where MEIBP, with these changes of its settings, ended."""
+def fit_after(label: str, fit: Fit, task: Task, changes: Mapping[str, Any]) -> Outcome:
+    """A fit from the codes that another method, with these changes of its settings, ended with."""
     limit = FIRST_PART * fit.time_limit
-    first = replace(fit, label="meibp", time_limit=limit, span=False, changes=changes)
+    first = replace(fit, label=label, time_limit=limit, span=False, changes=changes)
     model, seconds = fit_unscored(first, task)
     start = {"Z": model.assignments_.astype(np.float64)}
     left = max(0.0, fit.time_limit - seconds)

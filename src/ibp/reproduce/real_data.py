@@ -13,7 +13,7 @@ import numpy as np
 from ibp.errors import InvalidValueError
 from ibp.evaluate import HeldOut
 from ibp.reproduce import pages, paper, pictures
-from ibp.reproduce.fits import Fit, Task, after_meibp, fit_cell, run_fit
+from ibp.reproduce.fits import Fit, Task, fit_after, fit_cell, run_fit
 from ibp.reproduce.protocols import PUBLISHED, SHIPPED
 from ibp.reproduce.running import CUT, restarts
 from ibp.reproduce.study import Cell, Claim, Options, Outcome, Page, Results, Study, all_of, greater
@@ -161,7 +161,7 @@ class RealSet:
             remarks=blocks,
         )
         if fit.label == "meibp+aibp":
-            return after_meibp(fit, task, {"block_size": BLOCK_SIZE})
+            return fit_after("meibp", fit, task, {"block_size": BLOCK_SIZE})
         return run_fit(fit, task)
 
     def draw(self, figure: Any, results: Results) -> None:
