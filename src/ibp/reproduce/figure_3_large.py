@@ -98,8 +98,9 @@ def describe(results: Results) -> Page:
             synthetic.sooner(results, "BNMF converges faster than MEIBP", ["bnmf"], ["meibp"]),
         ],
         differ=[
-            "The scale differs as on the left. Methods that were cut are compared as far as they "
-            "came; their ends are no verdict on what they would come to."
+            "The scale differs as on the left. Of methods that were cut the tables say how far they "
+            "came, which is no verdict on what they would come to: where one of them is behind, a "
+            "claim is not decided."
         ],
     )
 
