@@ -98,9 +98,9 @@ def describe(results: Results) -> Page:
             synthetic.sooner(results, "BNMF converges faster than MEIBP", ["bnmf"], ["meibp"]),
         ],
         differ=[
-            "The scale differs as on the left. Of methods that were cut the tables say how far they "
-            "came, which is no verdict on what they would come to: where one of them is behind, a "
-            "claim is not decided."
+            "The scale differs as on the left. Of methods that were cut the tables say how far "
+            "they came, which is no verdict on what they would come to: where one of them is "
+            "behind, a claim is not decided."
         ],
     )
 
