@@ -77,8 +77,8 @@ def describe(results: Results) -> Page:
         ],
         seen=[
             synthetic.COLUMNS,
-            f"{pages.restarts_told(synthetic.fitted(results))} One thread, single precision. As "
-            "published, the unbounded samplers start with as many features as the others. MEIBP "
+            f"{pages.restarts_told(synthetic.fitted(results))} One thread, single precision. "
+            f"{synthetic.STARTS} MEIBP "
             f"updates q(A) after every {BLOCK_SIZE} rows: after every row, as the authors' code "
             "does, a sweep takes minutes. Fits end by the paper's rule or at their limit.",
             "As published:",

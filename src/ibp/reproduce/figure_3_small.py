@@ -195,9 +195,8 @@ def describe(results: Results) -> Page:
         ],
         seen=[
             synthetic.COLUMNS,
-            f"{pages.restarts_told(synthetic.fitted(results))} As published, the unbounded "
-            "samplers start with as many features as the others. As meibp+aibp, MEIBP may have "
-            "half of the time, and AIBP has the rest; points are those of AIBP.",
+            f"{pages.restarts_told(synthetic.fitted(results))} {synthetic.STARTS} As meibp+aibp, "
+            "MEIBP may have half of the time, and AIBP has the rest; points are those of AIBP.",
             "As published:",
             synthetic.ranking(results, "figure-3-small", PUBLISHED),
             "As shipped:",

@@ -248,6 +248,12 @@ COLUMNS = (
 )
 
 
+STARTS = (
+    "As published, the unbounded samplers start as the truncated ones do, from a draw of the true "
+    "number of features, less those that no row has."
+)
+
+
 def score(results: Results, method: str, protocol: str = PUBLISHED) -> float:
     """The mean final score; NaN without a run."""
     runs = plain(select(results.runs, protocol=protocol, method=method))
