@@ -87,9 +87,12 @@ def readme_table() -> str:
         study = study_of(name)
         claims = study.describe(results).claims
         seen = sum(claim.seen is True for claim in claims)
-        others = "; ".join(claim.text for claim in claims if claim.seen is False)
-        lines.append([study.title, f"{seen} of {len(claims)}", others or pages.DASH])
-    header = ["figure or table", "claims of the paper that are seen", "not seen"]
+        others = [
+            "; ".join(claim.text for claim in claims if claim.seen is verdict) or pages.DASH
+            for verdict in (False, None)
+        ]
+        lines.append([study.title, f"{seen} of {len(claims)}", *others])
+    header = ["figure or table", "claims of the paper that are seen", "not seen", "not decided"]
     return f"{BEGIN}\n\n{pages.table(header, lines)}\n\n{END}"
 
 

@@ -229,13 +229,21 @@ class Recorder:
         record: ComparedFit,
         score: Callable[[Any], tuple[float, float]],
         told: Callable[[Progress, float, float | None], object] | None = None,
+        *,
+        on_the_clock: bool = True,
     ) -> None:
         self.record = record
         self.score = score
         self.told = told
         self.started = time.perf_counter()
         self.own_seconds = 0.0
+        self.on_the_clock = on_the_clock
         self.next_sweep = 1
+
+    @property
+    def uncounted_seconds(self) -> float:
+        """What the fit's time limit does not count."""
+        return 0.0 if self.on_the_clock else self.own_seconds
 
     def __call__(self, progress: Progress) -> object:
         """Score a sweep if it is due; True, which ends the fit, if whoever is told says so."""
@@ -275,12 +283,13 @@ def fit_scored(
     *,
     shift: float = 0.0,
     told: Callable[[Progress, float, float | None], object] | None = None,
+    on_the_clock: bool = True,
 ) -> ComparedFit:
     """Fit an estimator to what is not hidden plus a shift, and fill in the record on its way.
 
     Scores are at the common ``noise_std`` and at the model's own. ``told`` is called after each
     sweep with its `Progress`, the seconds without scoring, and its score or None; if it returns
-    True the fit ends.
+    True the fit ends. ``on_the_clock`` says whether the estimator's time limit counts scoring.
     """
 
     def score(fitted: Any) -> tuple[float, float]:
@@ -291,7 +300,7 @@ def fit_scored(
     X = held_out.training
     if shift:
         X = X + X.dtype.type(shift)
-    recorder = Recorder(record, score, told)
+    recorder = Recorder(record, score, told, on_the_clock=on_the_clock)
     model.set_params(callbacks=recorder)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -55,7 +55,8 @@ class Progress(SweepRecord):
     fitted_model: Callable[[], Any] = field(repr=False)
 
 
-# A callback may return True to end the fit.
+# A callback may return True to end the fit. One that has an attribute `uncounted_seconds` has spent
+# so many on what the time limit is not to count.
 Callback = Callable[[Progress], object]
 
 
@@ -124,6 +125,7 @@ class Stopwatch:
     def __init__(self, limit: float | None) -> None:
         self.started = time.perf_counter()
         self.limit = limit
+        self.uncounted = 0.0  # seconds that the limit does not count
 
     def seconds(self) -> float:
         """Return the time since the fit began."""
@@ -131,7 +133,7 @@ class Stopwatch:
 
     def expired(self) -> bool:
         """Whether the time limit has passed."""
-        return self.limit is not None and self.seconds() >= self.limit
+        return self.limit is not None and self.seconds() - self.uncounted >= self.limit
 
 
 class Interruption:
@@ -302,6 +304,10 @@ class _Fit(Generic[StateT]):
         except KeyboardInterrupt:
             self.interruption.requested = True
             return False
+        finally:
+            self.stopwatch.uncounted = sum(
+                float(getattr(callback, "uncounted_seconds", 0.0)) for callback in self.callbacks
+            )
         return any(wants_end)
 
 

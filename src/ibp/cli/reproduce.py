@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +16,7 @@ from ibp.cli.progress import Console, Reporter, Work
 from ibp.errors import InputError
 
 if TYPE_CHECKING:
-    from ibp.reproduce.running import RunProgress
+    from ibp.reproduce.running import Ledger, RunProgress
     from ibp.reproduce.study import Cell, Options, Study
 
 ALL = "all"
@@ -38,6 +39,14 @@ def check_name(name: str) -> str:
     if name not in names():
         raise typer.BadParameter(f"there is no {name!r}; choose from {', '.join(names())}.")
     return name
+
+
+def parse_limit(text: str) -> float:
+    """Read a duration that leaves time for something."""
+    seconds = options.parse_seconds(text)
+    if seconds == 0:
+        raise typer.BadParameter("nothing can be fitted in no time; write 90s, 5m or 1h.")
+    return seconds
 
 
 def complete_name(incomplete: str) -> list[str]:
@@ -74,14 +83,18 @@ def reproduce(
         typer.Option(
             "--time-limit",
             metavar="TIME",
-            parser=options.parse_seconds,
-            help="For each fit, such as 90s or 5m.",
+            parser=parse_limit,
+            help="For each fit, such as 90s or 5m; figures 1 and 2 have no fits.",
             show_default="that of the figure",
         ),
     ] = None,
     restarts: Annotated[
         int | None,
-        options.count("--restarts", help="Fits of each setting.", show_default="5; 2 with --quick"),
+        options.count(
+            "--restarts",
+            help="Fits of each setting.",
+            show_default="at most 5, as the figure has it; 2 with --quick",
+        ),
     ] = None,
     jobs: Annotated[
         int, options.count("--jobs", help="Fits side by side, each with one thread.")
@@ -104,18 +117,38 @@ def reproduce(
         check_matplotlib()
         wanted = Options(quick, data, time_limit, restarts)
         studies = [study_of(one) for one in (NAMES if name == ALL else (name,))]
-        plans = [list(study.cells(wanted)) for study in studies]  # complains of what is missing
+        plans = [study.cells(wanted) for study in studies]  # complains of what is missing
+        ledgers = [  # as does this: now rather than in an hour
+            _ledger(output / study.name, wanted, plan)
+            for study, plan in zip(studies, plans, strict=True)
+        ]
         gc.enable()  # which loading went without
-        pages = _run_all(reporter, studies, plans, output, wanted, jobs)
+        pages = _run_all(reporter, studies, ledgers, jobs)
         reporter.result({"pages": pages}, partial(_show, pages), output)
+
+
+def _ledger(folder: Path, wanted: Options, plan: Sequence[Cell]) -> Ledger:
+    """The tables of a study, in a folder that can be written to."""
+    from ibp.reproduce.running import Ledger, make_folder
+
+    make_folder(folder)
+    return Ledger.open(folder, wanted, plan)
+
+
+def seconds_left(studies: Sequence[Study], ledgers: Sequence[Ledger]) -> float:
+    """What is to be done of some studies will take so long, roughly."""
+    return sum(
+        cell.seconds
+        for study, ledger in zip(studies, ledgers, strict=True)
+        for cell in ledger.open_cells()
+        if not ledger.left_out(study, cell)
+    )
 
 
 def _run_all(
     reporter: Reporter,
     studies: list[Study],
-    plans: list[list[Cell]],
-    output: Path,
-    wanted: Options,
+    ledgers: list[Ledger],
     jobs: int,
 ) -> list[Path]:
     """Run the studies one after the other; their pages."""
@@ -124,11 +157,11 @@ def _run_all(
 
     written = []
     with workers(jobs) as crew:
-        for place, study in enumerate(studies):
-            later = sum(cell.seconds for plan in plans[place + 1 :] for cell in plan) / jobs
+        for place, (study, ledger) in enumerate(zip(studies, ledgers, strict=True)):
+            later = seconds_left(studies[place + 1 :], ledgers[place + 1 :]) / jobs
             reporter.stage(study.title)
 
-            folder = output / study.name
+            folder = ledger.folder
             table = folder / RUNS
 
             def tell(progress: RunProgress, later: float = later, table: Path = table) -> None:
@@ -145,7 +178,7 @@ def _run_all(
                     )
                 )
 
-            results = run_cells(study, folder, wanted, crew, jobs, tell)
+            results = run_cells(study, ledger, crew, jobs, tell)
             reporter.stage(f"Drawing {study.name}")
             pictures.save(study, results, folder)
             written.append(pages.save(study, results, folder))

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,12 +55,23 @@ FACES = {
     ),
 }
 N_FACES = 2414
+SUBJECT_DIGEST = "f0f951566e8fb22124beb9d7c2477df4408ded4e19f633c451001372f507c423"
 PIANO = "piano_16000x161_dft1024.npz"
 PIANO_SHAPE = (16000, 161)
 PIANO_DIGEST = "34313e96ab19b95e6dbbb98ca82da86ea31dd6374f5a365b1e732eb032ddb36d"
+FREQUENCIES_DIGEST = "b524e71febfba3dca4963db66cd90cadf4128248f5dc38be67aaf90996d06bac"
 TAGS, TAG_NAMES = "mirflickr25k_tags_csr.npz", "mirflickr25k_tags_meta.npz"
 TAGS_SHAPE = (20015, 1386)
 TAGS_DIGEST = "32df0e2b291960825cbd1ea454de9593b7fd118bce37c5487748c5069e7633b9"
+NAMES_DIGEST = "c61a378f5cbebe7a205f96a589c4f0de37546fa141b41d74ef234e89aedcf193"
+# Kinds of types, in words.
+ABSTRACT: dict[Any, str] = {
+    np.integer: "integer",
+    np.floating: "floating-point",
+    np.str_: "text",
+}
+# What reading a file that is broken, or another one, may raise.
+UNREADABLE = (ValueError, OSError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
 def load_yale_faces(folder: str | PathLike[str], image_shape: tuple[int, int] = (48, 42)) -> Faces:
@@ -86,10 +100,14 @@ def load_yale_faces(folder: str | PathLike[str], image_shape: tuple[int, int] = 
         f"put {name} there, with the {N_FACES} cropped images of Extended Yale B (Lee et al. 2005) "
         f"of {height} x {width} pixels as rows of X, and their subject"
     )
-    found = _arrays(Path(folder) / name, ("X", "subject"), wanted)
-    data = found["X"]
-    _check(Path(folder) / name, data, (N_FACES, height * width), np.uint8, digest, data)
-    return Faces(data, found["subject"].astype(np.int16), image_shape)
+    path = Path(folder) / name
+    found = _arrays(path, ("X", "subject"), wanted)
+    data, subject = found["X"], found["subject"]
+    _check_shape(path, "X", data, (N_FACES, height * width), np.uint8)
+    _check_shape(path, "subject", subject, (N_FACES,), np.integer)
+    _check_digest(path, "X", digest, data)
+    _check_digest(path, "subject", SUBJECT_DIGEST, subject.astype("<i2"))
+    return Faces(data, subject.astype(np.int16), image_shape)
 
 
 def load_piano(folder: str | PathLike[str]) -> Spectra:
@@ -112,8 +130,12 @@ def load_piano(folder: str | PathLike[str]) -> Spectra:
         "of X, and freqs_hz"
     )
     found = _arrays(path, ("X", "freqs_hz"), wanted)
-    _check(path, found["X"], PIANO_SHAPE, np.float32, PIANO_DIGEST, found["X"])
-    return Spectra(found["X"], found["freqs_hz"])
+    data, frequencies = found["X"], found["freqs_hz"]
+    _check_shape(path, "X", data, PIANO_SHAPE, np.float32)
+    _check_shape(path, "freqs_hz", frequencies, PIANO_SHAPE[1:], np.floating)
+    _check_digest(path, "X", PIANO_DIGEST, data)
+    _check_digest(path, "freqs_hz", FREQUENCIES_DIGEST, frequencies.astype("<f4"))
+    return Spectra(data, frequencies)
 
 
 def load_flickr_tags(folder: str | PathLike[str]) -> Tags:
@@ -135,50 +157,62 @@ def load_flickr_tags(folder: str | PathLike[str]) -> Tags:
         f"put {TAGS} and {TAG_NAMES} there, with the image-tag indicators of MIRFlickr-25k "
         "(Huiskes and Lew 2008), 20015 x 1386, and their tags"
     )
+    with _opened(path, wanted):
+        data = sparse.csr_matrix(sparse.load_npz(path))
+    data.sort_indices()
+    _check_shape(path, "the matrix", data, TAGS_SHAPE, np.uint8)
+    parts = (data.indptr.astype("<i8"), data.indices.astype("<i8"), data.data.astype(np.uint8))
+    _check_digest(path, "the matrix", TAGS_DIGEST, *parts)
+    path = Path(folder) / TAG_NAMES
+    names = _arrays(path, ("tags",), wanted)["tags"]
+    _check_shape(path, "tags", names, TAGS_SHAPE[1:], np.str_)
+    joined = "\n".join(names.tolist()).encode()
+    _check_digest(path, "tags", NAMES_DIGEST, np.frombuffer(joined, dtype=np.uint8))
+    return Tags(data, names)
+
+
+@contextmanager
+def _opened(path: Path, wanted: str) -> Iterator[Any]:
+    """An .npz file; whatever is wrong with it becomes a sentence."""
     if not path.exists():
         raise DataFileError("is not there", wanted, file=path)
     try:
-        data = sparse.csr_matrix(sparse.load_npz(path))
-    except (ValueError, OSError, KeyError, zipfile.BadZipFile) as error:
+        file = np.load(path, allow_pickle=False)
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise ValueError("it holds a single array, as .npy files do")
+        with file:
+            yield file
+    except UNREADABLE as error:
         raise DataFileError(f"cannot be read: {error}", wanted, file=path) from error
-    data.sort_indices()
-    parts = (data.indptr.astype("<i8"), data.indices.astype("<i8"), data.data.astype(np.uint8))
-    _check(path, data, TAGS_SHAPE, np.uint8, TAGS_DIGEST, *parts)
-    return Tags(data, _arrays(Path(folder) / TAG_NAMES, ("tags",), wanted)["tags"])
 
 
 def _arrays(path: Path, names: tuple[str, ...], wanted: str) -> dict[str, npt.NDArray[Any]]:
     """Arrays of an .npz file."""
-    if not path.exists():
-        raise DataFileError("is not there", wanted, file=path)
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in names}
-    except (ValueError, OSError, KeyError, zipfile.BadZipFile) as error:
-        raise DataFileError(f"cannot be read: {error}", wanted, file=path) from error
+    with _opened(path, wanted) as file:
+        return {name: file[name] for name in names}
 
 
-def _check(
-    path: Path,
-    data: Any,
-    shape: tuple[int, int],
-    dtype: type[np.generic],
-    digest: str,
-    *parts: npt.NDArray[Any],
-) -> None:
-    """Refuse data of another shape or type, and others than the results were made with."""
-    if data.shape != shape or data.dtype != dtype:
-        raise DataFileError(
-            f"holds {data.shape[0]} x {data.shape[-1]} entries of type {data.dtype}",
-            f"it should be {shape[0]} x {shape[1]} of type {np.dtype(dtype)}",
-            file=path,
-        )
+def _check_shape(path: Path, name: str, data: Any, shape: tuple[int, ...], dtype: Any) -> None:
+    """Refuse an array of another shape or type."""
+    if data.shape == shape and np.issubdtype(data.dtype, dtype):
+        return
+    found = " x ".join(map(str, data.shape)) + " entries" if data.shape else "a single entry"
+    kind = np.dtype(dtype).name if dtype not in ABSTRACT else ABSTRACT[dtype]
+    raise DataFileError(
+        f"holds {found} of type {data.dtype} as {name}",
+        f"it should be {' x '.join(map(str, shape))} of type {kind}",
+        file=path,
+    )
+
+
+def _check_digest(path: Path, name: str, digest: str, *parts: npt.NDArray[Any]) -> None:
+    """Refuse others than the results were made with."""
     found = hashlib.sha256()
     for part in parts:
         found.update(np.ascontiguousarray(part).data)
     if found.hexdigest() != digest:
         raise DataFileError(
-            f"holds other numbers: their SHA-256 begins with {found.hexdigest()[:12]}",
+            f"holds something else as {name}: its SHA-256 begins with {found.hexdigest()[:12]}",
             f"that of the data of the results with {digest[:12]}",
             file=path,
         )

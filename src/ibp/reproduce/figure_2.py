@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy import stats
 
 from ibp.reproduce import pages, paper, pictures
 from ibp.reproduce.protocols import PUBLISHED, SHIPPED
@@ -17,13 +20,13 @@ SIZES, QUICK_SIZES = (25, 50, 100, 200, 300, 400, 500), (20, 40, 80)
 N_ROWS, N_FEATURES, N_SETS = 1000, 1000, 3
 QUICK_ROWS, QUICK_SETS = 200, 1
 # How many features a row has: half of all, a few whatever K is, or as many as in an IBP whose mass
-# is such that K features are expected in all.
+# is such that K features are expected in all, that is K / H_N with H_N = 1 + 1/2 + ... + 1/N.
 HALF, FEW, BUFFET = "half", "few", "buffet"
 FEATURES_WHERE_FEW = 10
 TOLD = {
     HALF: "half of the features active",
     FEW: f"{FEATURES_WHERE_FEW} features active",
-    BUFFET: "K / ln N features active, as in an IBP",
+    BUFFET: "K / H_N features active",
 }
 # Whether the complement and exchanges are tried.
 SEARCHES = {PUBLISHED: ("local search", False), SHIPPED: ("local search, exchanges", True)}
@@ -55,13 +58,17 @@ def probabilities(active: str, k: int, n_rows: int) -> npt.NDArray[np.float64]:
         return np.full(k, 0.5)
     if active == FEW:
         return np.full(k, min(0.5, FEATURES_WHERE_FEW / k))
-    harmonic = float(np.sum(1.0 / np.arange(1, n_rows + 1)))
-    return np.full(k, 1.0 / harmonic)  # K / H_N features a row, in expectation
+    return np.full(k, 1.0 / harmonic(n_rows))
+
+
+def harmonic(n_rows: int) -> float:
+    """The sum of 1 / n."""
+    return float(np.sum(1.0 / np.arange(1, n_rows + 1)))
 
 
 def run(cell: Cell, options: Options) -> Outcome:
     """Count the updates of every row."""
-    from ibp.reproduce.rows import draw_problems
+    from ibp.reproduce.rows import draw_factors, draw_problems
     from ibp.submodular import batch
     from ibp.submodular.maximize import NO_LIMIT
     from ibp.submodular.records import Search
@@ -70,7 +77,7 @@ def run(cell: Cell, options: Options) -> Outcome:
     k, active, n_rows = given["K"], given["active"], given["n_rows"]
     rng = np.random.default_rng([2, k, list(TOLD).index(active), given["data_set"]])
     z = rng.random((n_rows, k)) < probabilities(active, k, n_rows)
-    problems = draw_problems(z, N_FEATURES, rng)
+    problems = draw_problems(z, draw_factors(k, N_FEATURES, rng), rng)
     rows: list[Row] = []
     for protocol, (name, thorough) in SEARCHES.items():
         search = Search(batch.LOCAL_SEARCH, NO_LIMIT, thorough, thorough)
@@ -108,10 +115,34 @@ def fitted_constant(sizes: list[float], updates: list[float]) -> float:
     return float(growth @ np.array(updates) / (growth @ growth))
 
 
-def exponent(sizes: list[float], updates: list[float]) -> float:
-    """The slope on logarithmic axes, over the upper half of the sizes."""
+class Exponent(NamedTuple):
+    """A slope on logarithmic axes, and how far from it the true one may be (95%)."""
+
+    value: float
+    margin: float
+
+    def __str__(self) -> str:
+        margin = pages.decimals(self.margin, 2)
+        return f"K^{pages.decimals(self.value, 2)} (± {margin})"
+
+    @property
+    def below_two(self) -> bool | None:
+        """Whether it is; None where the margin reaches."""
+        if math.isnan(self.margin) or abs(self.value - 2.0) <= self.margin:
+            return None
+        return self.value < 2.0
+
+
+def exponent(sizes: Sequence[float], updates: Sequence[float]) -> Exponent:
+    """How updates grow over the upper half of the sizes, by least squares."""
     half = len(sizes) // 2
-    return float(np.polyfit(np.log(sizes[half:]), np.log(updates[half:]), 1)[0])
+    points = len(sizes) - half
+    if points < 2:
+        return Exponent(math.nan, math.nan)
+    fit = stats.linregress(np.log(sizes[half:]), np.log(updates[half:]))
+    # Two points leave nothing to tell an error from.
+    margin = stats.t.ppf(0.975, points - 2) * fit.stderr if points > 2 else math.nan
+    return Exponent(float(fit.slope), float(margin))
 
 
 def _series(results: Results, active: str, protocol: str) -> tuple[list[float], list[list[Row]]]:
@@ -165,6 +196,8 @@ def describe(results: Results) -> Page:
         sizes, groups = _series(results, active, PUBLISHED)
         updates = [mean(rows, "updates") for rows in groups]
         exponents[active] = exponent(sizes, updates)
+        if not sizes:
+            continue
         constant = fitted_constant(sizes, updates)
         for k, rows, count in zip(sizes, groups, updates, strict=True):
             lines.append(
@@ -179,7 +212,7 @@ def describe(results: Results) -> Page:
                     pages.figure(theirs.get(k, np.nan)),
                 ]
             )
-    grown = "; ".join(f"{TOLD[a]}: K^{exponents[a]:.2f}" for a in TOLD)
+    grown = "; ".join(f"{TOLD[a]}: {exponents[a]}" for a in TOLD)
     return Page(
         paper=[
             "Updates of one local search on rows of the nonnegative linear-Gaussian model "
@@ -189,7 +222,10 @@ def describe(results: Results) -> Page:
         seen=[
             "As published, from the empty set; an update is the evaluation of one element's gain. "
             "`chosen` is how many features the search ends with; the last but one column is the "
-            "count over the best fit of c K ln K.",
+            "count over the best fit of c K ln K. In the rows *buffet* each feature has the "
+            "probability 1 / H_N, where H_N = 1 + 1/2 + ... + 1/N is "
+            f"{harmonic(N_ROWS):.2f} for N = {N_ROWS}: so many features has a row of an IBP in "
+            "which K are expected in all.",
             pages.table(
                 [
                     "rows",
@@ -203,13 +239,13 @@ def describe(results: Results) -> Page:
                 ],
                 lines,
             ),
-            f"Growth over the upper half of the sizes: {grown}.",
+            f"Growth over the upper half of the sizes, with its error (95%): {grown}.",
         ],
         claims=[
             Claim(
                 f"updates grow less than quadratically ({TOLD[active]})",
-                bool(value < 1.95),
-                f"like K^{value:.2f}",
+                value.below_two,
+                f"like {value}",
             )
             for active, value in exponents.items()
         ],
@@ -217,9 +253,10 @@ def describe(results: Results) -> Page:
             "A search that begins with nothing adds one element at a time, and looks at all K "
             "before each, so that it takes K updates for every feature that it ends with, and K or "
             "2 K to see that it is done: the column of `updates / K (chosen + 1)` is near one "
-            "whatever K is. With half of the features active that is K^2 / 2, with few active it "
-            "is K times a constant. K log K is neither; it comes out where the number of features "
-            "of a row grows slowly with K, so the paper's rows must have been of that kind."
+            "whatever K is. With half of the features active that is K^2 / 2, with K / H_N of them "
+            "K^2 / H_N, quadratic as well whatever slope these sizes show; with few active it is K "
+            "times a constant. K log K is none of these; it comes out where the number of features "
+            "of a row grows slowly with K, so the paper's rows may have been of that kind."
         ],
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 from ibp.datasets import load_flickr_tags
 from ibp.evaluate import HeldOut
 from ibp.reproduce.real_data import (
+    AN_ORDER,
     FRACTION,
     RealSet,
     Version,
@@ -26,14 +27,21 @@ def load(folder: Path) -> HeldOut:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What the paper says of Flickr alone."""
+    """What the paper says of Flickr."""
     return [
-        ahead(results.runs, "truncated AIBP ends above MEIBP", "t-aibp", ["meibp"]),
-        quicker(results.runs, "MEIBP converges faster than BNMF", "meibp", ["bnmf"]),
+        quicker(
+            results.runs,
+            "MEIBP converges over an order of magnitude faster than AIBP",
+            ["meibp"],
+            ["t-aibp"],
+            AN_ORDER,
+        ),
+        ahead(results.runs, "truncated AIBP ends above MEIBP", ["t-aibp"], ["meibp"]),
+        quicker(results.runs, "MEIBP converges faster than BNMF", ["meibp"], ["bnmf"]),
         quicker(
             results.runs,
             "AIBP from MEIBP's outcome takes a fraction of AIBP's time",
-            "meibp+aibp",
+            ["meibp+aibp"],
             ["t-aibp"],
             2.0,
         ),

@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from ibp.datasets import load_yale_faces
 from ibp.evaluate import HeldOut
-from ibp.reproduce.real_data import RealSet, Version, ahead, digits, quicker
+from ibp.reproduce.real_data import TRUNCATED, RealSet, Version, ahead, digits, quicker
 from ibp.reproduce.study import Claim, Results
 
 IMAGES_A_SUBJECT = 5
+GAUSSIAN, NONNEGATIVE = ("i-vibp", "f-vibp", "t-aibp"), ("meibp", "t-ugibbs", "bnmf")
 SMALL, FULL = (48, 42), (192, 168)
 
 
@@ -47,25 +48,36 @@ def stand_in() -> HeldOut:
 
 
 def claims(results: Results) -> list[Claim]:
-    """What the paper says of Yale-BC alone."""
-    gaussian = ["i-vibp", "f-vibp", "t-aibp"]
+    """What the paper says of Yale-BC."""
+    others = [label for label in TRUNCATED if label not in ("meibp", "bnmf")]
     return [
         quicker(
             results.runs,
             "MEIBP converges faster than the other IBP models",
-            "meibp",
-            [*gaussian, "t-ugibbs"],
+            ["meibp"],
+            others,
         ),
-        *(ahead(results.runs, f"{label} ends above MEIBP", label, ["meibp"]) for label in gaussian),
-        ahead(results.runs, "BNMF ends below all IBP models", "meibp", ["bnmf"]),
+        ahead(results.runs, "the other IBP models end above MEIBP", others, ["meibp"]),
+        ahead(
+            results.runs,
+            "models with Gaussian factors end above those with nonnegative ones",
+            GAUSSIAN,
+            NONNEGATIVE,
+        ),
+        ahead(
+            results.runs,
+            "BNMF ends below all IBP models",
+            [label for label in TRUNCATED if label != "bnmf"],
+            ["bnmf"],
+        ),
     ]
 
 
-STUDY = RealSet(
+SET = RealSet(
     "figure-4-yale",
     "Figure 4, right: Yale-BC",
     [
-        Version("yale 48 x 42", partial(load, image_shape=SMALL)),
+        Version("yale 48 x 42", partial(load, image_shape=SMALL), papers_size=False),
         Version(
             "yale 192 x 168",
             partial(load, image_shape=FULL),
@@ -81,7 +93,10 @@ STUDY = RealSet(
     [
         "The data are the paper's. All methods are fitted to images of 48 x 42 pixels, means of "
         "4 x 4; at the full size those that come far enough within their limit. The paper has all "
-        "at full size, so that its values stand beside other sums."
+        "at full size: its values stand beside ours of that size. Its claims are tested at "
+        "48 x 42, where all methods are."
     ],
     claims,
-).study()
+)
+
+STUDY = SET.study()

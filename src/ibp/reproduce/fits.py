@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,13 @@ from sklearn.base import clone
 from ibp.comparison import STD_FRACTION, ComparedFit, fit_scored, warm_up
 from ibp.evaluate import HeldOut
 from ibp.loop import Progress
-from ibp.reproduce.protocols import estimator, offset_of
+from ibp.reproduce.protocols import estimator, fixed_stds, is_unbounded, offset_of
 from ibp.reproduce.running import CUT, SPAN
 from ibp.reproduce.study import Cell, Outcome
-from ibp.reproduce.tables import number, settings_text
+from ibp.reproduce.tables import Row, number, settings_text
 
-# A sweep that takes long is broken off when the limit has passed so many times, scoring included.
-PATIENCE = 2.0
+# The part of the time that a method may take to find a start for another one.
+FIRST_PART = 0.5
 _warm: set[tuple[Any, ...]] = set()
 
 
@@ -94,19 +95,30 @@ class Fit:
     condition: str | None = None
     remarks: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def told_k(self) -> int | None:
+        """K as it stands in rows: none where the method takes none."""
+        return None if is_unbounded(self.label) else self.n_components
+
+    def estimator(self, task: Task, **changes: Any) -> Any:
+        """The estimator, not fitted yet, at the task's noise level if the protocol fixes one."""
+        changes = fixed_stds(self.protocol, task.noise_std) | dict(self.changes) | changes
+        return estimator(
+            self.protocol, self.label, self.n_components, random_state=self.seed, **changes
+        ).set_params(time_limit=self.time_limit)
+
+    def data(self, task: Task, model: Any) -> HeldOut:
+        """The data as the protocol has them for an estimator."""
+        if not self.shift:
+            return task.held_out
+        return task.shifted(offset_of(self.protocol, model, task.held_out.training))
+
 
 def run_fit(fit: Fit, task: Task, *, own: bool = True) -> Outcome:
     """Fit and score; the row of the run and those of its curve."""
-    changes = dict(fit.changes) | ({"tol": 0.0} if fit.span else {})
-    model = estimator(
-        fit.protocol, fit.label, fit.n_components, random_state=fit.seed, **changes
-    ).set_params(time_limit=PATIENCE * fit.time_limit)
-    offset = offset_of(fit.protocol, model, task.held_out.training) if fit.shift else 0.0
-    held_out = task.shifted(offset)
-    key = (fit.protocol, fit.label, held_out.data.dtype.str, fit.condition)
-    if key not in _warm:
-        warm_up(clone(model).set_params(time_limit=None), held_out)
-        _warm.add(key)
+    model = fit.estimator(task, **({"tol": 0.0} if fit.span else {}))
+    held_out = fit.data(task, model)
+    _warm_up_once(fit, model, held_out)
     points: list[dict[str, Any]] = []
 
     def told(progress: Progress, seconds: float, score: float | None) -> bool:
@@ -123,7 +135,12 @@ def run_fit(fit: Fit, task: Task, *, own: bool = True) -> Outcome:
         return seconds >= fit.time_limit
 
     record = fit_scored(
-        model, held_out, task.noise_std, ComparedFit(fit.label, fit.seed), told=told
+        model,
+        held_out,
+        task.noise_std,
+        ComparedFit(fit.label, fit.seed),
+        told=told,
+        on_the_clock=False,
     )
     history = model.history_["train_log_likelihood"]
     train = float(history[-1]) if len(history) else None
@@ -140,7 +157,7 @@ def run_fit(fit: Fit, task: Task, *, own: bool = True) -> Outcome:
         "protocol": fit.protocol,
         "method": fit.label,
         "settings": settings_text(
-            **task.about, K=fit.n_components, condition=fit.condition, **fit.remarks
+            **task.about, K=fit.told_k, condition=fit.condition, **fit.remarks
         ),
         "seed": fit.seed,
     }
@@ -156,14 +173,54 @@ def run_fit(fit: Fit, task: Task, *, own: bool = True) -> Outcome:
     return Outcome([run], [{**common, **point} for point in points])
 
 
-def begun_earlier(outcome: Outcome, seconds: float, time_limit: float) -> Outcome:
-    """The same, where other fits took some of the time before."""
+def _warm_up_once(fit: Fit, model: Any, held_out: HeldOut) -> None:
+    """Have what is timed compiled."""
+    key = (fit.protocol, fit.label, held_out.data.dtype.str, fit.condition)
+    if key not in _warm:
+        other = clone(model).set_params(time_limit=None)
+        if not isinstance(other.get_params().get("init", ""), str):
+            other.set_params(init="random")  # a given start has codes of all rows
+        warm_up(other, held_out)
+        _warm.add(key)
+
+
+def fit_unscored(fit: Fit, task: Task, **changes: Any) -> tuple[Any, float]:
+    """Fit what comes before the fit that is scored: the model, and its seconds."""
+    model = fit.estimator(task, **changes)
+    held_out = fit.data(task, model)
+    _warm_up_once(fit, model, held_out)
+    training = held_out.training
+    started = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(training)
+    return model, time.perf_counter() - started
+
+
+def fit_after(label: str, fit: Fit, task: Task, changes: Mapping[str, Any]) -> Outcome:
+    """A fit from the codes that another method, with these changes of its settings, ended with."""
+    limit = FIRST_PART * fit.time_limit
+    first = replace(fit, label=label, time_limit=limit, span=False, changes=changes)
+    model, seconds = fit_unscored(first, task)
+    start = {"Z": model.assignments_.astype(np.float64)}
+    left = max(0.0, fit.time_limit - seconds)
+    outcome = run_fit(replace(fit, time_limit=left, changes={"init": start}), task)
+    return begun_earlier(outcome, seconds, model.n_iter_, fit.time_limit)
+
+
+def begun_earlier(outcome: Outcome, seconds: float, sweeps: int, time_limit: float) -> Outcome:
+    """The same, where other fits took some of the time and so many sweeps before."""
+
+    def later(row: Row) -> Row:
+        return {
+            **row,
+            "seconds": number(row, "seconds") + seconds,
+            "iterations": number(row, "iterations") + sweeps,
+        }
+
     return Outcome(
-        [
-            {**row, "seconds": number(row, "seconds") + seconds, "time_limit": time_limit}
-            for row in outcome.runs
-        ],
-        [{**row, "seconds": number(row, "seconds") + seconds} for row in outcome.points],
+        [{**later(row), "time_limit": time_limit} for row in outcome.runs],
+        [later(row) for row in outcome.points],
     )
 
 
@@ -182,7 +239,7 @@ def _ending(ending: str, fit: Fit) -> str:
 
 def fit_cell(fit: Fit, **more: Any) -> Cell:
     """The cell of a fit, from one seed."""
-    k = "unbounded" if fit.n_components is None else f"K={fit.n_components}"
+    k = "unbounded" if fit.told_k is None else f"K={fit.told_k}"
     name = ", ".join(filter(None, (fit.protocol, fit.label, k, fit.condition)))
     parameters = {
         "protocol": fit.protocol,

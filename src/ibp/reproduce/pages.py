@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -61,10 +62,20 @@ def cut_runs(runs: Sequence[Row]) -> str | None:
     return f"{told}\n\n{table(header, lines)}"
 
 
-def claims_table(claims: Sequence[Claim]) -> str:
-    """Claims of the paper, each with whether it is seen."""
+def restarts_told(runs: Sequence[Row]) -> str:
+    """How often settings were fitted, in a sentence."""
+    counts = Counter((row["protocol"], row["method"], row["settings"]) for row in runs).values()
+    if not counts:
+        return "No setting was fitted."
+    least, most = min(counts), max(counts)
+    times = str(most) if least == most else f"{least} to {most}"
+    return f"Restarts of a setting: {times}."
+
+
+def claims_table(claims: Sequence[Claim], header: str = "the paper claims") -> str:
+    """Claims, each with whether it is seen."""
     return table(
-        ("the paper claims", "here", ""),
+        (header, "here", ""),
         [[claim.text, f"**{SEEN[claim.seen]}**", claim.detail] for claim in claims],
     )
 
@@ -74,6 +85,9 @@ def sections(page: Page) -> list[tuple[str, str]]:
     found = [("What the paper says", page.paper), ("What we see", page.seen)]
     if page.claims:
         found.append(("What the paper claims", [claims_table(page.claims)]))
+    if page.orders:
+        table_of_orders = claims_table(page.orders, "tested on every real set")
+        found.append(("Orders that are tested on every real set", [table_of_orders]))
     if page.differ:
         found.append(("Where they differ, and why", page.differ))
     return [(title, "\n\n".join(paragraphs)) for title, paragraphs in found]

@@ -2,7 +2,8 @@
 
 *As published*: the paper's presets of `ibp.METHODS`, that is fixed standard deviations, alpha = 3
 and random starts; data with a zero minimum for nonnegative factors, with zero means of the
-columns for Gaussian ones, and no intercept. *As shipped*: the library's defaults, on the data as
+columns for Gaussian ones, and no intercept; the standard deviations are 0.75 times that of the
+data before that, for all methods alike. *As shipped*: the library's defaults, on the data as
 they are.
 """
 
@@ -35,6 +36,24 @@ def estimator(protocol: str, label: str, n_components: int | None, **changes: An
         changes["fit_intercept"] = False
     known = model.get_params()
     return model.set_params(**{name: changes[name] for name in changes if name in known})
+
+
+def is_unbounded(label: str) -> bool:
+    """Whether the method of a label takes no number of features."""
+    return any(
+        card.labels[label].n_components == "unbounded"
+        for card in CARDS.values()
+        if label in card.labels
+    )
+
+
+def fixed_stds(protocol: str, noise_std: float) -> dict[str, float]:
+    """Both standard deviations at the paper's value, which is one for all methods.
+
+    Their own default is of the data that they see, and those with zero means of the columns vary
+    less than those with a zero minimum.
+    """
+    return {"noise_std": noise_std, "factor_std": noise_std} if protocol == PUBLISHED else {}
 
 
 def _bare(protocol: str, label: str, n_components: int | None) -> Any:

@@ -32,17 +32,19 @@ class RowProblems(NamedTuple):
         return np.einsum("nk,nk->n", self.linear - 0.5 * z @ self.quadratic, z)
 
 
+def draw_factors(
+    n_components: int, n_features: int, rng: np.random.Generator, *, scale: float = 1.0
+) -> FloatArray:
+    """Half-normal factors of a data set."""
+    return np.abs(rng.normal(0.0, scale, size=(n_components, n_features)))
+
+
 def draw_problems(
-    assignments: npt.NDArray[np.bool_],
-    n_features: int,
-    rng: np.random.Generator,
-    *,
-    factor_std: float = 1.0,
+    assignments: npt.NDArray[np.bool_], factors: FloatArray, rng: np.random.Generator
 ) -> RowProblems:
     """Rows of the nonnegative linear-Gaussian model in unit noise."""
-    n_rows, n_components = assignments.shape
-    factors = np.abs(rng.normal(0.0, factor_std, size=(n_components, n_features)))
-    data = assignments @ factors + rng.normal(size=(n_rows, n_features))
+    n_rows = len(assignments)
+    data = assignments @ factors + rng.normal(size=(n_rows, factors.shape[1]))
     # Of the other rows, with half a row on either side, so that no count is none or all.
     counts = assignments.sum(axis=0) - assignments + 0.5
     log_odds = np.log(counts) - np.log(n_rows - counts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import signal
 import time
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,6 +24,7 @@ from ibp.reproduce.tables import (
     Row,
     number,
     read_rows,
+    text_of,
     versions,
     write_rows,
 )
@@ -76,18 +79,19 @@ class Pace:
 
 @dataclass
 class Ledger:
-    """The rows of a study in its folder, and which cells they stand for."""
+    """The rows of a study in its folder, and which cells of its plan they stand for."""
 
     folder: Path
     options: Options
+    plan: Sequence[Cell] = ()
     runs: list[Row] = field(default_factory=list)
     points: list[Row] = field(default_factory=list)
 
     @classmethod
-    def open(cls, folder: Path, options: Options) -> Ledger:
-        """What is there already, of runs of the same size."""
-        ledger = cls(folder, options)
-        ledger.runs = list(read_rows(folder / RUNS))
+    def open(cls, folder: Path, options: Options, plan: Sequence[Cell]) -> Ledger:
+        """What is there already of runs of the same size, less what is in no plan any more."""
+        ledger = cls(folder, options, plan)
+        ledger.runs = list(read_rows(folder / RUNS, RUN_COLUMNS))
         for row in ledger.runs:
             if row.get("size") != options.size:
                 raise InputError(
@@ -95,19 +99,61 @@ class Ledger:
                     "name another folder",
                     file=folder,
                 )
-        known = ledger.done
-        ledger.points = [row for row in read_rows(folder / POINTS) if row["cell"] in known]
+        ledger.runs = [row for row in ledger.runs if ledger.planned(row)]
+        known = {str(row["cell"]) for row in ledger.runs}
+        points = read_rows(folder / POINTS, POINT_COLUMNS)
+        ledger.points = [row for row in points if row["cell"] in known]
         return ledger
 
-    @property
-    def done(self) -> set[str]:
-        """Names of the cells that are not run again: not those cut by a shorter limit."""
-        longer = self.options.time_limit
-        return {
-            str(row["cell"])
-            for row in self.runs
-            if not (row["ending"] == CUT and longer and number(row, "time_limit") < longer)
-        }
+    def planned(self, row: Row) -> bool:
+        """Whether a row is of a cell of the plan, or of another restart of one.
+
+        Who asks for fewer restarts than before does not want to lose the others.
+        """
+        return row["cell"] in self.place or any(
+            row["cell"] == restart_name(group, row["seed"]) for group in self.groups
+        )
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """Where in the plan a cell is, by name."""
+        return {cell.name: place for place, cell in enumerate(self.plan)}
+
+    @cached_property
+    def groups(self) -> set[str]:
+        """Settings of the plan that have restarts."""
+        return {cell.group for cell in self.plan if cell.group}
+
+    def is_done(self, cell: Cell) -> bool:
+        """Whether it is not to be run again: a longer limit runs again what a shorter one ended."""
+        rows = [row for row in self.runs if row["cell"] == cell.name]
+        limit = cell.parameters.get("time_limit", 0.0)
+        longest = math.inf if limit is None else limit
+        return bool(rows) and not any(
+            row["ending"] in (CUT, SPAN) and number(row, "time_limit") < _as_written(longest)
+            for row in rows
+        )
+
+    def open_cells(self) -> list[Cell]:
+        """The cells of the plan that are not done."""
+        return [cell for cell in self.plan if not self.is_done(cell)]
+
+    def left_out(self, study: Study, cell: Cell) -> bool:
+        """Whether a restart is not run, as its first was cut, or all would take too long.
+
+        A number of restarts that was asked for is kept to. Without the first it is not known yet.
+        """
+        if cell.restart == 0 or not cell.group:
+            return False
+        first = next(c for c in self.plan if c.group == cell.group and c.restart == 0)
+        if not self.is_done(first):
+            return False
+        if self.was_cut(first):
+            return True
+        budget, taken = study.restart_seconds, self.seconds(first)
+        if budget is None or taken <= 0 or self.options.restarts is not None:
+            return False
+        return cell.restart > int(budget // taken)
 
     def was_cut(self, cell: Cell) -> bool:
         """Whether the time limit cut it."""
@@ -116,23 +162,35 @@ class Ledger:
     def seconds(self, cell: Cell) -> float:
         """How long its fits took."""
         own = [number(row, "seconds") for row in self.runs if row["cell"] == cell.name]
-        return sum(own)
+        return _as_written(sum(own))
 
     def add(self, cell: Cell, outcome: Outcome) -> None:
         """Take over what a cell gave, in place of what it gave before, and write it."""
         common = {"cell": cell.name, "size": self.options.size, "versions": versions()}
         self.runs = [row for row in self.runs if row["cell"] != cell.name]
         self.runs += [{**row, **common} for row in outcome.runs]
-        # Points first: those without a run are of a cell that is not done.
-        if outcome.points:
-            self.points = [row for row in self.points if row["cell"] != cell.name]
-            self.points += [{**row, "cell": cell.name} for row in outcome.points]
-            write_rows(self.folder / POINTS, self.points, POINT_COLUMNS)
-        write_rows(self.folder / RUNS, self.runs, RUN_COLUMNS)
+        self.points = [row for row in self.points if row["cell"] != cell.name]
+        self.points += [{**row, "cell": cell.name} for row in outcome.points]
+        self.write()
+
+    def write(self) -> None:
+        """Write the tables; points first: those without a run are of a cell that is not done."""
+        if self.points or (self.folder / POINTS).exists():
+            write_rows(self.folder / POINTS, self._in_order(self.points), POINT_COLUMNS)
+        write_rows(self.folder / RUNS, self._in_order(self.runs), RUN_COLUMNS)
+
+    def _in_order(self, rows: Sequence[Row]) -> list[Row]:
+        """Rows by the place of their cells in the plan; further restarts come last."""
+        return sorted(rows, key=lambda row: self.place.get(str(row["cell"]), len(self.place)))
 
     def results(self) -> Results:
-        """All rows as they would be read, in the order of the cells' names."""
+        """All rows as they are read, in the order of the plan."""
         return Results(read_rows(self.folder / RUNS), read_rows(self.folder / POINTS))
+
+
+def _as_written(value: float) -> float:
+    """A number as the tables hold it, so that it is the same when they are read."""
+    return value if math.isinf(value) else float(text_of(value))
 
 
 class Workers(Protocol):
@@ -199,19 +257,30 @@ def work(name: str, cell: Cell, options: Options) -> tuple[Outcome, float]:
     return outcome, time.perf_counter() - started
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder for tables, or say why there can be none."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        file = next((path for path in (folder, *folder.parents) if path.is_file()), folder)
+        raise InputError("is a file", "name a folder", file=file) from error
+    except OSError as error:
+        raise InputError(
+            f"cannot be made: {error.strerror}", "name another folder", file=folder
+        ) from error
+
+
 def run_cells(
     study: Study,
-    folder: Path,
-    options: Options,
+    ledger: Ledger,
     crew: Workers,
     jobs: int = 1,
     told: Callable[[RunProgress], Any] = lambda progress: None,
 ) -> Results:
-    """Run the cells of a study that are not done yet, and return the rows of all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    ledger = Ledger.open(folder, options)
-    run = _Run(study, ledger, crew, jobs, told)
-    run.all_cells(list(study.cells(options)))
+    """Run the cells of a study's plan that are not done yet, and return the rows of all."""
+    make_folder(ledger.folder)
+    _Run(study, ledger, crew, jobs, told).all_cells()
+    ledger.write()
     return ledger.results()
 
 
@@ -234,15 +303,14 @@ class _Run:
         self.running: dict[Future[tuple[Outcome, float]], Cell] = {}
         self.n_done = 0
 
-    def all_cells(self, cells: Sequence[Cell]) -> None:
+    def all_cells(self) -> None:
         """Run them: first restarts as they come, others when their first is done and not cut."""
-        finished = self.ledger.done
-        self.n_done = sum(cell.name in finished for cell in cells)
-        open_cells = [cell for cell in cells if cell.name not in finished]
+        open_cells = self.ledger.open_cells()
+        self.n_done = len(self.ledger.plan) - len(open_cells)
         self.queue.extend(cell for cell in open_cells if cell.restart == 0)
         self.waiting = [cell for cell in open_cells if cell.restart > 0]
-        for cell in cells:
-            if cell.restart == 0 and cell.name in finished:
+        for cell in self.ledger.plan:
+            if cell.restart == 0 and self.ledger.is_done(cell):
                 self.release(cell)
         while self.queue or self.running:
             while self.queue and len(self.running) < self.jobs:
@@ -263,11 +331,7 @@ class _Run:
         """Let the restarts of a cell run at once, or leave them out if it was cut."""
         others = [cell for cell in self.waiting if cell.group and cell.group == first.group]
         self.waiting = [cell for cell in self.waiting if cell not in others]
-        if self.ledger.was_cut(first):
-            return
-        budget, taken = self.study.restart_seconds, self.ledger.seconds(first)
-        if budget is not None and taken > 0:
-            others = others[: int(budget // taken)]
+        others = [cell for cell in others if not self.ledger.left_out(self.study, cell)]
         self.queue.extendleft(reversed(others))
 
     def tell(self, cell: Cell) -> None:
@@ -285,12 +349,17 @@ class _Run:
         )
 
 
+def restart_name(group: str, seed: object) -> str:
+    """What a restart of a setting is called."""
+    return f"{group}, seed {seed}"
+
+
 def restarts(cell: Cell, n_restarts: int) -> list[Cell]:
     """A cell from several seeds."""
     return [
         replace(
             cell,
-            name=f"{cell.name}, seed {seed}",
+            name=restart_name(cell.name, seed),
             group=cell.name,
             restart=seed,
             parameters={**cell.parameters, "seed": seed},

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ class Options:
     time_limit : float or None
         Seconds for each fit; None for that of the figure.
     restarts : int or None
-        Fits of each setting; None for five, or two if quick.
+        Fits of each setting; None for as many as the figure has, at most two if quick.
     """
 
     quick: bool = False
@@ -55,11 +56,15 @@ class Options:
     @property
     def n_restarts(self) -> int:
         """Fits of each setting."""
-        return self.restarts or (QUICK_RESTARTS if self.quick else RESTARTS)
+        if self.restarts is not None:
+            return self.restarts
+        return QUICK_RESTARTS if self.quick else RESTARTS
 
     def limit(self, usual: float, quick: float) -> float:
         """Seconds for each fit."""
-        return self.time_limit or (quick if self.quick else usual)
+        if self.time_limit is not None:
+            return self.time_limit
+        return quick if self.quick else usual
 
 
 @dataclass(frozen=True)
@@ -111,14 +116,31 @@ class Claim:
     detail: str
 
 
+def all_of(verdicts: Iterable[bool | None]) -> bool | None:
+    """Whether all hold: one that does not decides, else one that is open; of none it is open."""
+    found = list(verdicts)
+    if False in found:
+        return False
+    return None if None in found or not found else True
+
+
+def greater(first: float, second: float) -> bool | None:
+    """Whether a number is greater than another; None if one of them is missing."""
+    return None if math.isnan(first) or math.isnan(second) else bool(first > second)
+
+
 @dataclass(frozen=True)
 class Page:
-    """What is to be said of a study: paragraphs, lists or tables in Markdown."""
+    """What is to be said of a study: paragraphs, lists or tables in Markdown.
+
+    Orders are tested as claims are, and are none of the paper's of this figure.
+    """
 
     paper: Sequence[str]
     seen: Sequence[str]
     differ: Sequence[str] = ()
     claims: Sequence[Claim] = ()
+    orders: Sequence[Claim] = ()
 
 
 @dataclass(frozen=True)
@@ -139,7 +161,7 @@ class Study:
         Makes the page of all results.
     restart_seconds : float or None
         No more restarts of a setting than would take so long together, by the first; but for the
-        first, which there is in any case.
+        first, which there is in any case. Those that are asked for are all run.
     """
 
     name: str

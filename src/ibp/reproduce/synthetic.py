@@ -12,11 +12,13 @@ import numpy.typing as npt
 
 from ibp.datasets import make_binary_factors
 from ibp.evaluate import Explanation, HeldOut
+from ibp.model.assignment_priors import FinitePrior
+from ibp.registry import FIXED
 from ibp.reproduce import pages, paper, pictures
 from ibp.reproduce.fits import Task
-from ibp.reproduce.protocols import PUBLISHED, SHIPPED
-from ibp.reproduce.running import SPAN
-from ibp.reproduce.study import Cell, Claim, Outcome, Results
+from ibp.reproduce.protocols import PUBLISHED, SHIPPED, is_unbounded
+from ibp.reproduce.running import CUT, SPAN
+from ibp.reproduce.study import Cell, Claim, Outcome, Results, all_of, greater
 from ibp.reproduce.tables import (
     Row,
     distinct,
@@ -29,6 +31,7 @@ from ibp.reproduce.tables import (
     spread,
 )
 
+Changes = dict[str, Any]
 TRUTH = "true Z and A"
 FRACTION = 0.2
 # A curve has arrived where this part of the way from its first to its last score is left.
@@ -76,12 +79,29 @@ def run_truth(task: Task, truth: Explanation) -> Outcome:
     )
 
 
+def start_of(protocol: str, label: str, n_samples: int, n_components: int, seed: int) -> Changes:
+    """As published, all begin with the true number of features; unbounded samplers as bounded ones.
+
+    They are given what those draw: codes from the prior of so many features.
+    """
+    if protocol != PUBLISHED or not is_unbounded(label):
+        return {}
+    rng = np.random.default_rng([4, seed])
+    codes = FinitePrior(n_components).draw(FIXED["alpha"], n_samples, rng)
+    return {"init": {"Z": codes.astype(np.float64)}}
+
+
 # ---------------------------------------------------------------- curves
 
 
 def plain(rows: Sequence[Row]) -> list[Row]:
     """Those of the protocols as they are, without another condition."""
     return [row for row in rows if "condition" not in settings_of(row)]
+
+
+def fitted(results: Results) -> list[Row]:
+    """All runs but the truth."""
+    return [row for row in plain(results.runs) if row["method"] != TRUTH]
 
 
 def curves_of(points: Sequence[Row]) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
@@ -228,43 +248,79 @@ COLUMNS = (
 )
 
 
+STARTS = (
+    "As published, the unbounded samplers start as the truncated ones do, from a draw of the true "
+    "number of features, less those that no row has."
+)
+
+
 def score(results: Results, method: str, protocol: str = PUBLISHED) -> float:
     """The mean final score; NaN without a run."""
-    return mean(
-        plain(select(results.runs, protocol=protocol, method=method)), "test_log_likelihood"
-    )
+    runs = plain(select(results.runs, protocol=protocol, method=method))
+    return mean(runs, "test_log_likelihood")
+
+
+def was_cut(results: Results, method: str) -> bool:
+    """Whether the limit cut one of a method's runs, as published."""
+    runs = plain(select(results.runs, protocol=PUBLISHED, method=method))
+    return any(row["ending"] == CUT for row in runs)
 
 
 def ahead(results: Results, text: str, better: Sequence[str], worse: Sequence[str]) -> Claim:
-    """The claim that each of some methods scores higher than each of others."""
-    return compared(results, text, better, worse, lambda method: score(results, method), 1.0)
+    """The claim that each of some methods scores higher than each of others.
+
+    What was cut may have risen further: where it is behind, nothing is decided.
+    """
+
+    def verdict(first: str, second: str) -> bool | None:
+        higher = greater(score(results, first), score(results, second))
+        behind = second if higher else first
+        return None if was_cut(results, behind) else higher
+
+    return compared(
+        text,
+        better,
+        worse,
+        verdict,
+        lambda method: pages.decimals(score(results, method), 4) + _sign(results, method),
+    )
 
 
 def sooner(results: Results, text: str, better: Sequence[str], worse: Sequence[str]) -> Claim:
-    """The claim that each of some methods has arrived before each of others."""
+    """The claim that each of some methods has arrived before each of others.
+
+    Where a curve that was cut would have arrived is not known.
+    """
+
+    def verdict(first: str, second: str) -> bool | None:
+        if was_cut(results, first) or was_cut(results, second):
+            return None
+        times = (arrivals(results, PUBLISHED, method) for method in (second, first))
+        return greater(*times)
+
     return compared(
-        results, text, better, worse, lambda method: arrivals(results, PUBLISHED, method), -1.0
+        text,
+        better,
+        worse,
+        verdict,
+        lambda method: (
+            f"{pages.figure(arrivals(results, PUBLISHED, method))} s{_sign(results, method)}"
+        ),
     )
+
+
+def _sign(results: Results, method: str) -> str:
+    return " (cut)" if was_cut(results, method) else ""
 
 
 def compared(
-    results: Results,
     text: str,
     better: Sequence[str],
     worse: Sequence[str],
-    value: Callable[[str], float],
-    sign: float,
+    verdict: Callable[[str, str], bool | None],
+    told: Callable[[str], str],
 ) -> Claim:
     """A claim about an order, with the values that it stands on."""
-    found = {method: value(method) for method in (*better, *worse)}
-    found = {method: number for method, number in found.items() if not math.isnan(number)}
-    here, there = ([m for m in group if m in found] for group in (better, worse))
-    unit = "" if sign > 0 else " s"
-    detail = ", ".join(
-        f"{method} {pages.decimals(number, 4) if sign > 0 else pages.figure(number)}{unit}"
-        for method, number in found.items()
-    )
-    if not here or not there:
-        return Claim(text, None, detail or "no run")
-    seen = all(sign * found[a] > sign * found[b] for a in here for b in there if a != b)
-    return Claim(text, seen, detail)
+    verdicts = [verdict(a, b) for a in better for b in worse if a != b]
+    detail = ", ".join(f"{method} {told(method)}" for method in dict.fromkeys((*better, *worse)))
+    return Claim(text, all_of(verdicts), detail)

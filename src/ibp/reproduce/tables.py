@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import platform
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -46,15 +47,24 @@ POINT_COLUMNS = (
     "test_log_likelihood",
 )
 DIGITS = 8
+NO_TABLE = "name another folder, or remove the file"
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """The rows of a table; none if there is no file."""
+def read_rows(path: Path, columns: Iterable[str] = ()) -> list[dict[str, str]]:
+    """The rows of a table that has these columns; none if there is no file."""
     if not path.exists():
         return []
-    with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        rows = list(reader)
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            rows = list(reader)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataFileError(f"is no table of ours: {error}", NO_TABLE, file=path) from error
+    missing = [name for name in columns if name not in (reader.fieldnames or ())]
+    if missing:
+        raise DataFileError(
+            f"is no table of ours: it has no column {missing[0]!r}", NO_TABLE, file=path
+        )
     for number, row in enumerate(rows, start=2):
         if None in row or None in row.values():
             raise DataFileError(
@@ -105,6 +115,12 @@ def mean(rows: Iterable[Row], column: str) -> float:
     """The mean of a column; NaN if it is empty."""
     found = numbers(rows, column)
     return sum(found) / len(found) if found else math.nan
+
+
+def median(rows: Iterable[Row], column: str) -> float:
+    """The median of a column; NaN if it is empty."""
+    found = numbers(rows, column)
+    return statistics.median(found) if found else math.nan
 
 
 def spread(rows: Iterable[Row], column: str) -> float:
