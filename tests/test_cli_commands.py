@@ -981,3 +981,35 @@ def test_methods_that_tie_share_a_place():
     shown = console.export_text()
     assert "1. aibp" in shown and "1. meibp" in shown and "3. bnmf" in shown
     assert "No difference between the first 2 would matter." in shown
+
+
+def test_a_column_is_left_out_by_the_number_that_an_error_names(call, tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("".join(f"r{i},{i % 3},,{i % 4}\n" for i in range(12)))
+    command = ("fit", path, "--no-header", "--no-moves", "-o", tmp_path / "model.ibp")
+    complaint = call(*command).stderr
+    advice = re.search(r"column 3.*(--drop) (3)\.", complaint)
+    assert advice is not None, complaint
+    finished = call(*command, *advice.groups(), "--json")
+    assert finished.returncode == 0, finished.stderr
+    read = call("info", path, "--no-header", *advice.groups(), "--json").stdout
+    columns = events_of(read)[-1]["each_column"]
+    assert [column["name"] for column in columns] == ["column 2", "column 4"]
+
+
+@pytest.mark.parametrize("kind", ["model", "text", "arrays", "nothing"])
+def test_info_of_standard_input_is_that_of_the_file(call, folder, tmp_path, monkeypatch, kind):
+    path = tmp_path / {"model": "m.ibp", "arrays": "a.npz"}.get(kind, "t.csv")
+    if kind == "model":
+        path.write_bytes((folder / "model.ibp").read_bytes())
+    elif kind == "arrays":
+        np.savez(path, X=np.ones((4, 3)), y=np.ones(4))
+    else:
+        path.write_text("a,class\n1,x\n2,y\n" if kind == "text" else "")
+    with path.open("rb") as stream:
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=stream, isatty=lambda: False))
+        told = call("info", "-")
+    of_file = call("info", path)
+    assert told.stdout.replace("standard input", path.name) == of_file.stdout
+    assert told.stderr.replace("standard input", path.name) == of_file.stderr
+    assert told.returncode == (2 if kind == "nothing" else 0)

@@ -453,6 +453,74 @@ def test_guesses_are_told_with_the_option_that_undoes_them(content, words, settl
     assert words not in " ".join(read_table(path, **answers).guesses)
 
 
+@pytest.mark.parametrize(("delimiter", "ending"), [("\t", "tsv"), (";", "csv")])
+def test_commas_within_numbers_are_told_and_may_part_thousands(delimiter, ending, tmp_path):
+    content = "a,b\n1.250,2.500\n3.100,4.900\n".replace(",", delimiter).replace(".", ",")
+    path = write(tmp_path, content, f"data.{ending}")
+    table = read_table(path)
+    (told,) = table.guesses
+    assert "1,250 is read as 1.25, but all of them stand before three digits" in told
+    assert table.values[0].tolist() == [1.25, 2.5]
+    assert "--decimal ." in told  # which is then done
+    thousands = read_table(path, decimal=".")
+    assert thousands.values.tolist() == [[1250, 2500], [3100, 4900]]
+    assert thousands.guesses == ()
+    meant = read_table(path, decimal=",")
+    assert (meant.values == table.values).all()
+    assert meant.guesses == ()
+    (told,) = read_table(write(tmp_path, "a;b\n1,5;2\n3,25;4\n")).guesses
+    assert "thousands, --decimal ," in told
+    assert "three digits" not in told
+
+
+def test_signs_as_told(tmp_path):
+    path = write(tmp_path, 'a,b\n"1.234,5","2,5"\n"3","4"\n')
+    assert read_table(path, decimal=",").values.tolist() == [[1234.5, 2.5], [3, 4]]
+    path = write(tmp_path, 'a,b\n"1,234.5",2\n"1,234,567",4\n')
+    assert read_table(path, decimal=".").values.tolist() == [[1234.5, 2], [1234567, 4]]
+    assert "not a number" in refusal(write(tmp_path, 'a,b\n"1,23",2\n3,4\n5,6\n'), decimal=".")
+
+
+def test_no_first_row_is_lost_in_silence(tmp_path):
+    path = write(tmp_path, "5.0,3.0,x\n5.1,3.1,y\n5.2,3.2,x\n")
+    table = read_table(path, drop=["3"])
+    assert table.shape == (3, 2)  # labels come back, names do not
+    assert "--header says that it holds names" in table.guesses[0]
+    path = write(tmp_path, "r0,0,,5\nr1,3,,1\nr2,1,,4\n")
+    table = read_table(path)
+    assert table.shape == (2, 3)
+    assert "--no-header says that it is a row of data" in table.guesses[0]
+    assert read_table(path, header=False).shape == (3, 3)
+    assert not any("first line" in told for told in read_table(path, header=False).guesses)
+    path = write(tmp_path, "name,a,b,7\nu,1,2,3\nv,4,5,6\n")
+    assert not any("first line" in told for told in read_table(path).guesses)
+
+
+def test_columns_keep_the_numbers_of_the_file(tmp_path):
+    path = write(tmp_path, "r0,0,5,1\nr1,3,6,2\n")
+    table = read_table(path, header=False, drop=["3"])
+    assert table.labels == ["column 2", "column 4"]
+    assert "column 4" in refusal(write(tmp_path, "r0,0,5,inf\nr1,3,6,2\n"), header=False)
+    np.save(tmp_path / "data.npy", [[1.0, 2.0, np.inf]])
+    assert "column 3" in refusal(tmp_path / "data.npy", drop=["1"])
+
+
+@pytest.mark.parametrize(
+    ("content", "dropped"),
+    [("price,b,c\n$5,1,2\n$6,3,4\n", "price"), (",b,c\n5%,1,2\n6%,3,4\n", "1")],
+)
+def test_a_column_taken_for_names_can_be_left_out_as_advised(content, dropped, tmp_path):
+    path = write(tmp_path, content)
+    (told,) = read_table(path).guesses
+    assert f"--drop {dropped}." in told
+    table = read_table(path, drop=[dropped])
+    assert (table.row_names, table.column_names, table.guesses) == (None, ["b", "c"], ())
+    frame = pd.DataFrame({"price": ["$5", "$6"], "b": [1, 3], "c": [2, 4]})
+    frame.to_parquet(tmp_path / "data.parquet")
+    table = read_table(tmp_path / "data.parquet", drop=["price"])
+    assert (table.row_names, table.column_names) == (None, ["b", "c"])
+
+
 def test_ordinary_files_need_no_guess(tmp_path):
     assert read_table(write(tmp_path, "a,b\n1,2\n3,4\n5,6\n5,9\n")).guesses == ()
     assert read_table(write(tmp_path, ",b\n0,2\n1,4\n2,6\n3,9\n")).guesses == ()

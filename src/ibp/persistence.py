@@ -137,6 +137,20 @@ def load(path: str | PathLike[str]) -> Any:
         ) from error
 
 
+def is_model(path: Path) -> bool:
+    """Whether a file is a model, whatever its name; no more than its header is unpacked."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if archive.getinfo("header.npy").file_size > SMALL:
+                return False
+            with archive.open("header.npy") as member:
+                header = np.lib.format.read_array(member, allow_pickle=False)
+        header = json.loads(header.tobytes())
+    except Exception:  # as with `load`: what is damaged or no archive is none
+        return False
+    return isinstance(header, dict) and header.get("format") == FORMAT
+
+
 def _check_size(file: BinaryIO) -> None:
     """Refuse, before anything is unpacked, what would take far more memory than disk."""
     limit = max(SMALL, MOST_UNPACKED * os.fstat(file.fileno()).st_size)

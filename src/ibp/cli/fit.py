@@ -118,6 +118,7 @@ def fit(
     key: options.Key = None,
     names: options.Names = None,
     transpose: options.Transpose = False,
+    decimal: options.Decimal = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -128,7 +129,7 @@ def fit(
     """
     output = options.beside(data, ".ibp") if output is None else output
     changes = options.dictionary_of(settings)
-    reading = Reading(header, index, drop, key, names, transpose)
+    reading = Reading(header, index, drop, key, names, transpose, decimal)
     with session(quiet=quiet, json=json) as reporter:
         from ibp.cli import fitting
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +25,7 @@ NAMES = ("row_names", "column_names")
 
 def read(path: Path, options: Options) -> Table:
     """Read a file of one array or several."""
-    options.refuse("header", "index")
+    options.refuse("header", "index", "decimal")
     if ending(path) == ".npz":
         return _read_archive(path, options)
     options.refuse("key")
@@ -60,7 +59,7 @@ def _read_archive(path: Path, options: Options) -> Table:
             except (ValueError, KeyError, IndexError, TypeError, NotImplementedError) as error:
                 raise damaged(path) from error
             return sparse_table(matrix)
-        if "header" in archive.files and _is_model(archive):
+        if "header" in archive.files and _is_model(path):
             raise DataFileError("is an ibp model file, not data", "give the data to use it on")
         key = _chosen(archive.files, options.key, known)
         row_names, column_names = (_names(archive, name) for name in NAMES)
@@ -80,16 +79,10 @@ def describe(path: Path, options: Options) -> FileSummary:
     return FileSummary("archive", arrays=[(name, _what(member)) for name, member in known.items()])
 
 
-def _is_model(archive: Any) -> bool:
-    """Whether an archive's header is that of a model."""
-    from ibp.persistence import FORMAT
+def _is_model(path: Path) -> bool:
+    from ibp.persistence import is_model  # which few files need
 
-    header = archive["header"]
-    try:
-        header = json.loads((header if isinstance(header, bytes) else header.tobytes()).decode())
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(header, dict) and header.get("format") == FORMAT
+    return is_model(path)
 
 
 def _chosen(names: list[str], key: str | None, known: Mapping[str, Member | None]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ibp.errors import quoted
+from ibp.files.notation import GROUPED, Notation
 from ibp.files.wording import option
 
 # Numbers that people write and programs do not take for such: $5, 5%, 1,000.
@@ -18,24 +19,37 @@ AMOUNT = re.compile(r"[^\w\s]{0,3}\s*\d[\d.,' ]*\s*[^\w\s]{0,3}")
 IDENTIFIER = re.compile(
     r"(?i:id|index|idx|no|nr|row|rows|key|number|nummer|unnamed: 0|.*[_ .-]id)|.*[a-z](Id|ID)"
 )
+NOTATION = Notation(",")
 # Fewer rows count by chance.
 FEWEST_ROWS = 4
 
 
-def numbers_as_data(first: Sequence[str]) -> str:
-    """The first line of a file holds numbers alone, and was taken for a row of data."""
+def numbers_as_data(first: Sequence[str], *, words: bool = False) -> str:
+    """The first line of a file was taken for a row of data; ``words`` says that it has some."""
+    holds = "holds what the lines below it hold" if words else "holds numbers only"
     return (
-        f"The first line ({_some(first)}) holds numbers only, so it is taken as a row of data; "
-        "--header says that it holds names."
+        f"The first line ({_some(first)}) {holds}, so it is taken as a row of data; --header says "
+        "that it holds names."
     )
 
 
-def numbers_as_names(first: Sequence[str]) -> str:
+def numbers_as_names(first: Sequence[str], *, words: bool = False) -> str:
     """It was taken for the names of the columns."""
+    holds = "has numbers in it and " if words else ""
     return (
-        f"The first line ({_some(first)}) is taken as the names of the columns; --no-header says "
-        "that it is a row of data."
+        f"The first line ({_some(first)}) {holds}is taken as the names of the columns; --no-header "
+        "says that it is a row of data."
     )
+
+
+def decimal_commas(cells: Sequence[str]) -> str:
+    """Commas within numbers were taken for the sign of decimals."""
+    commas = [cell.strip() for cell in cells if "," in cell and NOTATION.is_number(cell)]
+    example = commas[0] if commas else "1,5"
+    told = f"Commas stand before decimals, so {example} is read as {NOTATION.value(example, False)}"
+    if commas and all(map(GROUPED["."].fullmatch, commas)):
+        told += ", but all of them stand before three digits, and may part thousands"
+    return f"{told}; --decimal . says that they part thousands, --decimal , that this is meant."
 
 
 def rows_named_by(name: str | None, cells: Sequence[str], *, text: bool) -> str | None:
