@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
@@ -932,6 +933,14 @@ def test_pages_name_the_files_and_how_they_were_read(call, folder):
             assert "column 0" not in line
     notes = ibp.load(folder / "two.ibp").notes_
     assert notes["reading"] == ["--drop", "36", "--key", "train"]
+
+
+def test_commands_of_a_page_keep_the_spaces_of_names(call, folder):
+    facts = gather(ibp.load(folder / "model.ibp"), np.load(folder / "data.npy")).facts()
+    facts = replace(facts, data="two  spaces.csv", model_file="a  b.ibp")
+    command = wording._fit_again(facts, "--restarts 5")
+    arguments = shlex.split(command)
+    assert {"two  spaces.csv", "a  b.ibp", "--restarts"} <= set(arguments)
 
 
 def test_notes_of_a_file_are_quoted_in_commands():

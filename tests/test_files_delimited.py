@@ -440,7 +440,11 @@ def test_a_column_taken_for_names_is_told(tmp_path):
         ('x,b\n"1,000",2\n"2,000",4\n', 'such as "1,000"', "index"),
         ("u,1\nv,2\nw,3\n", "--index 1 says that this is meant", "index"),
         ("id,b\n7,2\n3,4\n5,1\n8,1\n", '"id" has another whole number in every row', "index"),
-        ("id,b\n1,2\n2,4\n3,1\n4,1\n", "counts the rows, and is taken as data", "index"),
+        (
+            "id,b\n1,2\n2,4\n3,1\n4,1\n",
+            "goes up by 1 from row to row, and is taken as data",
+            "index",
+        ),
         ("b,id\n1,2\n2,3\n2,4\n2,5\n", "--index id makes it the names", "index"),
         ("b,id\n1,2\n2,3\n2,4\n2,5\n", "--drop id leaves it out", "index"),
     ],
@@ -519,6 +523,17 @@ def test_a_column_taken_for_names_can_be_left_out_as_advised(content, dropped, t
     frame.to_parquet(tmp_path / "data.parquet")
     table = read_table(tmp_path / "data.parquet", drop=["price"])
     assert (table.row_names, table.column_names) == (None, ["b", "c"])
+
+
+def test_identifiers_are_told_beside_names_gaps_and_in_parquet(tmp_path):
+    path = write(tmp_path, "name,id,b\nu,7,1\nv,3,2\nw,5,2\nx,8,1\n")
+    assert any("--drop id leaves it out" in told for told in read_table(path).guesses)
+    path = write(tmp_path, "id,b\n7,1\n3,2\n,2\n5,1\n8,1\n")
+    assert any("--drop id leaves it out" in told for told in read_table(path).guesses)
+    pd.DataFrame({"id": [7, 3, 5, 8], "b": [1, 2, 2, 1]}).to_parquet(tmp_path / "data.parquet")
+    (told,) = read_table(tmp_path / "data.parquet").guesses
+    assert "--drop id leaves it out" in told
+    assert read_table(write(tmp_path, "id\n1\n2\n3\n4\n")).guesses == ()  # all that there is
 
 
 def test_ordinary_files_need_no_guess(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from scipy import sparse
 from ibp.archives import Member, members_of
 from ibp.errors import DataFileError, quoted
 from ibp.files import wording
-from ibp.files.checks import dense_table, sparse_table
+from ibp.files.checks import dense_table, has_room, sparse_table
 from ibp.files.columns import FileSummary
 from ibp.files.options import Options
 from ibp.files.table import Table
@@ -53,6 +53,7 @@ def _read_archive(path: Path, options: Options) -> Table:
             options.refuse("key")
             if None in known.values():
                 raise damaged(path)
+            _check_room(known.values())
             file.seek(0)
             try:
                 matrix = sparse.load_npz(file)
@@ -107,9 +108,21 @@ def _chosen(names: list[str], key: str | None, known: Mapping[str, Member | None
 
 def _readable(key: str, known: Mapping[str, Member | None]) -> str:
     """The name of a member that is an array, as far as its beginning tells."""
-    if known.get(key) is None:
+    member = known.get(key)
+    if member is None:
         raise _no_array(key)
+    _check_room([member])
     return key
+
+
+def _check_room(members: Iterable[Member | None]) -> None:
+    """Refuse, before anything is unpacked, arrays that memory has no room for."""
+    sizes = [math.prod(member.shape) * member.dtype.itemsize for member in members if member]
+    if not has_room(sum(sizes)):
+        raise DataFileError(
+            f"does not fit into memory: it would unpack to {wording.in_bytes(sum(sizes))}",
+            wording.SMALLER,
+        )
 
 
 def _no_array(key: str) -> DataFileError:

@@ -79,8 +79,9 @@ def read(path: Path, options: Options) -> Table:
     names = layout.names
     kept_names = None if names is None else [names[j] for j in layout.kept]
     told = list(layout.guesses)
-    if options.index is None and layout.index is None:
-        told += guesses.identifiers(values, kept_names)
+    numbers = [j + 1 for j in layout.kept]
+    if options.index is None:
+        told += guesses.identifiers(values, kept_names, numbers, first=layout.index is None)
     index_name = None
     if names is not None and layout.index is not None:
         index_name = names[layout.index] or None
@@ -90,7 +91,7 @@ def read(path: Path, options: Options) -> Table:
         kept_names,
         index_name=index_name,
         guesses=tuple(told),
-        column_numbers=[j + 1 for j in layout.kept],
+        column_numbers=numbers,
     )
 
 

@@ -68,23 +68,32 @@ def rows_named_by(name: str | None, cells: Sequence[str], *, text: bool) -> str 
     return f"{said}{label}--index 0 makes it data."
 
 
-def identifiers(values: Any, names: Sequence[str] | None) -> list[str]:
-    """Columns that count or name the rows, and were taken as data."""
+def identifiers(
+    values: Any, names: Sequence[str] | None, numbers: Sequence[int], *, first: bool = True
+) -> list[str]:
+    """Columns that count or name the rows, and were taken as data.
+
+    ``numbers`` are those that they have in the file; ``first`` says that the first may have any
+    name, because no other column names the rows.
+    """
     told = []
-    for j in range(values.shape[1] if len(values) >= FEWEST_ROWS else 0):
+    n_rows, n_columns = values.shape
+    for j in range(n_columns if n_rows >= FEWEST_ROWS and n_columns > 1 else 0):
         name = None if names is None else names[j]
         called_so = name is not None and IDENTIFIER.fullmatch(name.strip()) is not None
-        if not (called_so or j == 0):
+        if not (called_so or (first and j == 0)):
             continue
         column = values[:, j]
-        if (column != np.floor(column)).any():  # with gaps, too
+        if called_so:
+            column = column[~np.isnan(column)]
+        if column.size < FEWEST_ROWS or (column != np.floor(column)).any():  # with gaps, too
             continue
         counts = bool((np.diff(column) == 1).all())
         if not counts and not (called_so and np.unique(column).size == len(column)):
             continue
         which = f"The column {quoted(name)}" if name else "The first column"
-        why = "counts the rows" if counts else "has another whole number in every row"
-        label = name or str(j + 1)
+        why = "goes up by 1 from row to row" if counts else "has another whole number in every row"
+        label = name or str(numbers[j])
         told.append(
             f"{which} {why}, and is taken as data; {option('index', label)} makes it the names of "
             f"the rows, {option('drop', label)} leaves it out."

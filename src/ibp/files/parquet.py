@@ -77,6 +77,9 @@ def _read(file: Any, options: Options) -> Table:
     if index and not noted and options.index is None:
         texts = [guesses.rows_named_by(index_name, row_names, text=True)]
         told = [sentence for sentence in texts if sentence is not None]
+    numbers = [j + 1 for j in kept]
+    if options.index is None:
+        told += guesses.identifiers(values, names, numbers, first=not index)
     if index_name is not None and NAMELESS.fullmatch(index_name):
         index_name = None
     return Table(
@@ -85,7 +88,7 @@ def _read(file: Any, options: Options) -> Table:
         names,
         index_name=index_name,
         guesses=tuple(told),
-        column_numbers=[j + 1 for j in kept],
+        column_numbers=numbers,
     )
 
 
