@@ -614,3 +614,23 @@ def test_small_files_are_refused_as_large_ones_are(content, tmp_path, monkeypatc
     with pytest.raises(DataFileError) as large:
         read_table(path)
     assert str(small.value) == str(large.value)
+
+
+def test_cures_that_leave_something(tmp_path):
+    path = write(tmp_path, 'a,b,c\n"6,94","5,85","7,33"\n"5,20","4,63","2,87"\n')
+    sentence = refusal(path)
+    assert "has no column of numbers" in sentence
+    assert "--decimal ," in sentence
+    assert "--drop" not in sentence
+    assert read_table(path, decimal=",").values[0].tolist() == [6.94, 5.85, 7.33]
+    assert "commas, semicolons, tabs or spaces" in refusal(write(tmp_path, "a|b\n1|2\n3|4\n"))
+
+
+def test_lines_above_the_data(tmp_path):
+    path = write(tmp_path, "a,b,c\nm,kg,s\n1,2,3\n4,5,6\n7,8,9\n")
+    assert "words in line 2, where columns hold numbers below it; remove that line" in refusal(path)
+    sentence = refusal(write(tmp_path, "sep=;\na;b\n1;2\n3;4\n"))
+    assert 'begins with "sep=;"' in sentence
+    assert "remove that line" in sentence
+    (told,) = read_table(write(tmp_path, ",,\n1,2,4\n3,4,4\n5,9,2\n")).guesses
+    assert "neither names nor numbers" in told

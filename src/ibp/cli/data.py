@@ -138,11 +138,12 @@ def match_columns(reporter: Reporter, table: Table, model: Any, model_path: Path
         raise lacking(missing, found, table.source, model_path.name)
     place = {name: j for j, name in enumerate(found)}
     if len(place) < n_found or len(set(wanted)) < n_wanted:
+        own = len(place) < n_found
+        other = model_path.name if own else table.source
         raise InputError(
-            f"has columns of one name in another order than {model_path.name}, so they cannot be "
-            "told apart",
+            f"has columns of one name in another order than {other}, so they cannot be told apart",
             "rename them, or put them in the order of the model",
-            file=table.source,
+            file=table.source if own else model_path.name,
         )
     order = [place[name] for name in wanted]
     if n_found == n_wanted:

@@ -17,7 +17,7 @@ from ibp.cli.data import (
 )
 from ibp.cli.problems import INTERRUPTED, session
 from ibp.cli.progress import Console
-from ibp.cli.reading import Reading, read_data
+from ibp.cli.reading import STANDARD_INPUT, Reading, read_data
 from ibp.cli.words import duration
 from ibp.registry import DEFAULT_METHOD
 
@@ -211,7 +211,8 @@ def _show_what_now(
     if report is not None:
         print_path(console, "Report", report)
     console.print()
-    here, there = " ".join(map(quoted, [str(data), *reading])), quoted(output)
+    source = "DATA" if data == STANDARD_INPUT else str(data)  # which was read to its end
+    here, there = " ".join(map(quoted, [source, *reading])), quoted(output)
     steps = {}
     if report is None:
         page = quoted(output.with_suffix(".html"))

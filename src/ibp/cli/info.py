@@ -188,16 +188,13 @@ def _show(file: Path, values: dict[str, Any], console: Console) -> None:
 
 def _show_columns(console: Console, columns: Sequence[dict[str, Any]]) -> None:
     """A line for each column: what it holds, its gaps and its range."""
-    held = [column.get("holds") for column in columns]
-    title = ["  column", *(["holds"] if any(held) else []), "missing", "lowest", "highest"]
-    if not any(held):
-        title.append("spread")
-    rows = [title]
+    described = any(column.get("holds") for column in columns)
+    parts = ("lowest", "highest") if described else ("lowest", "highest", "spread")
+    rows = [["  column", *(["holds"] if described else []), "missing", *parts]]
     for column in columns[:SHOWN_COLUMNS]:
-        name = listed([column["name"]], LONGEST_NAME) or '""'
+        name = listed([column["name"]], LONGEST_NAME)
         missing = "" if not column["missing"] else f"{column['missing']:.1%}"
-        kind = [_held(column)] if any(held) else []
-        parts = ("lowest", "highest") if any(held) else ("lowest", "highest", "spread")
+        kind = [_held(column)] if described else []
         numbers = ["" if column[part] is None else number(column[part]) for part in parts]
         rows.append([f"  {name}", *kind, missing, *numbers])
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
@@ -205,7 +202,7 @@ def _show_columns(console: Console, columns: Sequence[dict[str, Any]]) -> None:
         if len(widths) < 3:  # the name and something of it are shown, whatever the width
             break
         widths.pop()  # of the numbers on the right
-    left = 2 if any(held) else 1  # columns of words
+    left = 2 if described else 1  # columns of words
     for place, row in enumerate(rows):
         cells = (
             cell.ljust(width) if j < left else cell.rjust(width)

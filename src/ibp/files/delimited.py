@@ -112,6 +112,11 @@ def _detect(path: Path, options: Options) -> Layout:
     lines = _first_lines(path)
     if not any(line.strip() for line in lines):
         raise DataFileError("is empty", "give a file that holds data")
+    if lines[0].strip().strip('"').lower().startswith("sep="):
+        raise DataFileError(
+            f"begins with {quoted(lines[0].strip())}, which is meant for spreadsheets",
+            "remove that line",
+        )
     delimiter, decimal = _dialect(path, lines, options.decimal)
     notation = Notation(decimal, grouped=options.decimal is not None)
     aligned = delimiter == " " and _is_aligned(lines)
@@ -400,6 +405,13 @@ def _read_slowly(path: Path, layout: Layout) -> tuple[Any, list[str] | None]:
             number = layout.notation.value(cells[j].strip(), j in layout.yes_no)
             if isinstance(number, str):
                 _refuse_text_columns(path, layout)
+                words = sum(map(layout.notation.is_word, cells))
+                if n_rows == 0 and layout.names is not None and words > 1:
+                    raise DataFileError(
+                        f"has words in {PLACE}, where columns hold numbers below it",
+                        "remove that line if it is a second header, such as one of units",
+                        line=line,
+                    )
                 raise DataFileError(
                     f"holds {quoted(cells[j])}, which {number}",
                     "correct it, leave the cell empty if the value is missing, or drop the column "
@@ -420,7 +432,8 @@ def _refuse_text_columns(path: Path, layout: Layout) -> None:
     text = [j for j in layout.kept if found[j].holds == TEXT]
     if text:
         labels = [label_of(j, layout.names) for j in text]
-        raise no_numbers(labels, [", ".join(found[j].examples) for j in text])
+        held = [", ".join(found[j].examples) for j in text]
+        raise no_numbers(labels, held, others=len(text) < len(layout.kept))
 
 
 def _columns(path: Path, layout: Layout) -> list[ColumnSummary]:

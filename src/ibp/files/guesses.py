@@ -27,6 +27,8 @@ FEWEST_ROWS = 4
 def numbers_as_data(first: Sequence[str], *, words: bool = False) -> str:
     """The first line of a file was taken for a row of data; ``words`` says that it has some."""
     holds = "holds what the lines below it hold" if words else "holds numbers only"
+    if not any(cell.strip() for cell in first):
+        holds = "holds neither names nor numbers"
     return (
         f"The first line ({_some(first)}) {holds}, so it is taken as a row of data; --header says "
         "that it holds names."

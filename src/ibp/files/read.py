@@ -245,6 +245,8 @@ def _named(table: Table, path: Path) -> Table:
     """The table with the names of its columns from a file."""
     if table.column_names is not None:
         raise DataFileError("has names of its columns already", "leave out --names")
+    if path.is_dir():
+        raise DataFileError("is a folder", "give a file with one name on each line", file=path)
     if not path.is_file():
         raise _missing(path)
     try:
