@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
@@ -934,6 +935,14 @@ def test_pages_name_the_files_and_how_they_were_read(call, folder):
     assert notes["reading"] == ["--drop", "36", "--key", "train"]
 
 
+def test_commands_of_a_page_keep_the_spaces_of_names(call, folder):
+    facts = gather(ibp.load(folder / "model.ibp"), np.load(folder / "data.npy")).facts()
+    facts = replace(facts, data="two  spaces.csv", model_file="a  b.ibp")
+    command = wording._fit_again(facts, "--restarts 5")
+    arguments = shlex.split(command)
+    assert {"two  spaces.csv", "a  b.ibp", "--restarts"} <= set(arguments)
+
+
 def test_notes_of_a_file_are_quoted_in_commands():
     hostile = ["$(reboot)", "a;b", "x" * 500, "line\nbreak", 3, None, ["a"]]
     model = ibp.BNMF(1, max_iter=1, tol=0, random_state=0).fit(np.eye(4))
@@ -981,3 +990,35 @@ def test_methods_that_tie_share_a_place():
     shown = console.export_text()
     assert "1. aibp" in shown and "1. meibp" in shown and "3. bnmf" in shown
     assert "No difference between the first 2 would matter." in shown
+
+
+def test_a_column_is_left_out_by_the_number_that_an_error_names(call, tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("".join(f"r{i},{i % 3},,{i % 4}\n" for i in range(12)))
+    command = ("fit", path, "--no-header", "--no-moves", "-o", tmp_path / "model.ibp")
+    complaint = call(*command).stderr
+    advice = re.search(r"column 3.*(--drop) (3)\.", complaint)
+    assert advice is not None, complaint
+    finished = call(*command, *advice.groups(), "--json")
+    assert finished.returncode == 0, finished.stderr
+    read = call("info", path, "--no-header", *advice.groups(), "--json").stdout
+    columns = events_of(read)[-1]["each_column"]
+    assert [column["name"] for column in columns] == ["column 2", "column 4"]
+
+
+@pytest.mark.parametrize("kind", ["model", "text", "arrays", "nothing"])
+def test_info_of_standard_input_is_that_of_the_file(call, folder, tmp_path, monkeypatch, kind):
+    path = tmp_path / {"model": "m.ibp", "arrays": "a.npz"}.get(kind, "t.csv")
+    if kind == "model":
+        path.write_bytes((folder / "model.ibp").read_bytes())
+    elif kind == "arrays":
+        np.savez(path, X=np.ones((4, 3)), y=np.ones(4))
+    else:
+        path.write_text("a,class\n1,x\n2,y\n" if kind == "text" else "")
+    with path.open("rb") as stream:
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=stream, isatty=lambda: False))
+        told = call("info", "-")
+    of_file = call("info", path)
+    assert told.stdout.replace("standard input", path.name) == of_file.stdout
+    assert told.stderr.replace("standard input", path.name) == of_file.stderr
+    assert told.returncode == (2 if kind == "nothing" else 0)

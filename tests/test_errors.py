@@ -172,7 +172,7 @@ def test_a_column_without_values_can_be_dropped(tmp_path, capsys):
     told = capsys.readouterr().err.splitlines()[-1]
     assert told == (
         'error: gap.csv has no observed value in column "b", so nothing can be learned of it. '
-        "Leave such columns out with --drop."
+        "Leave such columns out with --drop b."
     )
 
 

@@ -440,7 +440,11 @@ def test_a_column_taken_for_names_is_told(tmp_path):
         ('x,b\n"1,000",2\n"2,000",4\n', 'such as "1,000"', "index"),
         ("u,1\nv,2\nw,3\n", "--index 1 says that this is meant", "index"),
         ("id,b\n7,2\n3,4\n5,1\n8,1\n", '"id" has another whole number in every row', "index"),
-        ("id,b\n1,2\n2,4\n3,1\n4,1\n", "counts the rows, and is taken as data", "index"),
+        (
+            "id,b\n1,2\n2,4\n3,1\n4,1\n",
+            "goes up by 1 from row to row, and is taken as data",
+            "index",
+        ),
         ("b,id\n1,2\n2,3\n2,4\n2,5\n", "--index id makes it the names", "index"),
         ("b,id\n1,2\n2,3\n2,4\n2,5\n", "--drop id leaves it out", "index"),
     ],
@@ -451,6 +455,85 @@ def test_guesses_are_told_with_the_option_that_undoes_them(content, words, settl
     assert words in " ".join(read_table(path, header=header).guesses)
     answers = {"header": {"header": True}, "index": {"index": 1, "header": header}}[settled]
     assert words not in " ".join(read_table(path, **answers).guesses)
+
+
+@pytest.mark.parametrize(("delimiter", "ending"), [("\t", "tsv"), (";", "csv")])
+def test_commas_within_numbers_are_told_and_may_part_thousands(delimiter, ending, tmp_path):
+    content = "a,b\n1.250,2.500\n3.100,4.900\n".replace(",", delimiter).replace(".", ",")
+    path = write(tmp_path, content, f"data.{ending}")
+    table = read_table(path)
+    (told,) = table.guesses
+    assert "1,250 is read as 1.25, but all of them stand before three digits" in told
+    assert table.values[0].tolist() == [1.25, 2.5]
+    assert "--decimal ." in told  # which is then done
+    thousands = read_table(path, decimal=".")
+    assert thousands.values.tolist() == [[1250, 2500], [3100, 4900]]
+    assert thousands.guesses == ()
+    meant = read_table(path, decimal=",")
+    assert (meant.values == table.values).all()
+    assert meant.guesses == ()
+    (told,) = read_table(write(tmp_path, "a;b\n1,5;2\n3,25;4\n")).guesses
+    assert "thousands, --decimal ," in told
+    assert "three digits" not in told
+
+
+def test_signs_as_told(tmp_path):
+    path = write(tmp_path, 'a,b\n"1.234,5","2,5"\n"3","4"\n')
+    assert read_table(path, decimal=",").values.tolist() == [[1234.5, 2.5], [3, 4]]
+    path = write(tmp_path, 'a,b\n"1,234.5",2\n"1,234,567",4\n')
+    assert read_table(path, decimal=".").values.tolist() == [[1234.5, 2], [1234567, 4]]
+    assert "not a number" in refusal(write(tmp_path, 'a,b\n"1,23",2\n3,4\n5,6\n'), decimal=".")
+
+
+def test_no_first_row_is_lost_in_silence(tmp_path):
+    path = write(tmp_path, "5.0,3.0,x\n5.1,3.1,y\n5.2,3.2,x\n")
+    table = read_table(path, drop=["3"])
+    assert table.shape == (3, 2)  # labels come back, names do not
+    assert "--header says that it holds names" in table.guesses[0]
+    path = write(tmp_path, "r0,0,,5\nr1,3,,1\nr2,1,,4\n")
+    table = read_table(path)
+    assert table.shape == (2, 3)
+    assert "--no-header says that it is a row of data" in table.guesses[0]
+    assert read_table(path, header=False).shape == (3, 3)
+    assert not any("first line" in told for told in read_table(path, header=False).guesses)
+    path = write(tmp_path, "name,a,b,7\nu,1,2,3\nv,4,5,6\n")
+    assert not any("first line" in told for told in read_table(path).guesses)
+
+
+def test_columns_keep_the_numbers_of_the_file(tmp_path):
+    path = write(tmp_path, "r0,0,5,1\nr1,3,6,2\n")
+    table = read_table(path, header=False, drop=["3"])
+    assert table.labels == ["column 2", "column 4"]
+    assert "column 4" in refusal(write(tmp_path, "r0,0,5,inf\nr1,3,6,2\n"), header=False)
+    np.save(tmp_path / "data.npy", [[1.0, 2.0, np.inf]])
+    assert "column 3" in refusal(tmp_path / "data.npy", drop=["1"])
+
+
+@pytest.mark.parametrize(
+    ("content", "dropped"),
+    [("price,b,c\n$5,1,2\n$6,3,4\n", "price"), (",b,c\n5%,1,2\n6%,3,4\n", "1")],
+)
+def test_a_column_taken_for_names_can_be_left_out_as_advised(content, dropped, tmp_path):
+    path = write(tmp_path, content)
+    (told,) = read_table(path).guesses
+    assert f"--drop {dropped}." in told
+    table = read_table(path, drop=[dropped])
+    assert (table.row_names, table.column_names, table.guesses) == (None, ["b", "c"], ())
+    frame = pd.DataFrame({"price": ["$5", "$6"], "b": [1, 3], "c": [2, 4]})
+    frame.to_parquet(tmp_path / "data.parquet")
+    table = read_table(tmp_path / "data.parquet", drop=["price"])
+    assert (table.row_names, table.column_names) == (None, ["b", "c"])
+
+
+def test_identifiers_are_told_beside_names_gaps_and_in_parquet(tmp_path):
+    path = write(tmp_path, "name,id,b\nu,7,1\nv,3,2\nw,5,2\nx,8,1\n")
+    assert any("--drop id leaves it out" in told for told in read_table(path).guesses)
+    path = write(tmp_path, "id,b\n7,1\n3,2\n,2\n5,1\n8,1\n")
+    assert any("--drop id leaves it out" in told for told in read_table(path).guesses)
+    pd.DataFrame({"id": [7, 3, 5, 8], "b": [1, 2, 2, 1]}).to_parquet(tmp_path / "data.parquet")
+    (told,) = read_table(tmp_path / "data.parquet").guesses
+    assert "--drop id leaves it out" in told
+    assert read_table(write(tmp_path, "id\n1\n2\n3\n4\n")).guesses == ()  # all that there is
 
 
 def test_ordinary_files_need_no_guess(tmp_path):
@@ -531,3 +614,23 @@ def test_small_files_are_refused_as_large_ones_are(content, tmp_path, monkeypatc
     with pytest.raises(DataFileError) as large:
         read_table(path)
     assert str(small.value) == str(large.value)
+
+
+def test_cures_that_leave_something(tmp_path):
+    path = write(tmp_path, 'a,b,c\n"6,94","5,85","7,33"\n"5,20","4,63","2,87"\n')
+    sentence = refusal(path)
+    assert "has no column of numbers" in sentence
+    assert "--decimal ," in sentence
+    assert "--drop" not in sentence
+    assert read_table(path, decimal=",").values[0].tolist() == [6.94, 5.85, 7.33]
+    assert "commas, semicolons, tabs or spaces" in refusal(write(tmp_path, "a|b\n1|2\n3|4\n"))
+
+
+def test_lines_above_the_data(tmp_path):
+    path = write(tmp_path, "a,b,c\nm,kg,s\n1,2,3\n4,5,6\n7,8,9\n")
+    assert "words in line 2, where columns hold numbers below it; remove that line" in refusal(path)
+    sentence = refusal(write(tmp_path, "sep=;\na;b\n1;2\n3;4\n"))
+    assert 'begins with "sep=;"' in sentence
+    assert "remove that line" in sentence
+    (told,) = read_table(write(tmp_path, ",,\n1,2,4\n3,4,4\n5,9,2\n")).guesses
+    assert "neither names nor numbers" in told

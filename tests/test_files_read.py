@@ -699,3 +699,11 @@ def test_colours_are_told_and_large_images_are_not_damaged(tmp_path, monkeypatch
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
         sentence = refusal(tmp_path)
         assert f"is an image of more than {limit} pixels" in sentence and "damaged" not in sentence
+
+
+def test_an_archive_beyond_memory_is_not_unpacked(tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "data.npz", X=np.zeros((100, 50)))
+    monkeypatch.setattr("ibp.files.arrays.has_room", lambda n_bytes: n_bytes < 40_000)
+    monkeypatch.setattr("ibp.files.arrays._array", None)  # would unpack it
+    with pytest.raises(DataFileError, match=r"would unpack to 40 kB"):
+        read_table(tmp_path / "data.npz")

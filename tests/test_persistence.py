@@ -556,6 +556,7 @@ def test_flipped_bits_in_the_description_of_a_long_array(model, tmp_path):
     long.history_ = {
         name: np.arange(600).astype(values.dtype) for name, values in model.history_.items()
     }
+    long.history_["evidence"][-1] = model.evidence_
     long.save(tmp_path / "model")
     saved = (tmp_path / "model").read_bytes()
     assert difference(long, ibp.load(tmp_path / "model")) is None
@@ -1057,3 +1058,39 @@ def test_an_array_that_claims_more_than_it_holds(saved, tmp_path):
                 content = content.replace(b"(5,), ", b"(5000000000000,), ")[: len(content)]
             after.writestr(name, content)
     assert "intercept_ is no array, or claims more entries than it holds" in problem_of(target)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("evidence_", 1e90),
+        ("evidence_", -1e9),
+        ("alpha_", 1e300),
+        ("alpha_", 1e-300),
+        ("n_iter_", 10**400),
+    ],
+)
+def test_values_that_no_fit_gives(saved, tmp_path, name, value):
+    path = rewrite(
+        saved, tmp_path, change_header=lambda header: header["scalars"].update({name: value})
+    )
+    with pytest.raises(ibp.errors.ModelFileError, match="damaged"):
+        ibp.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("restart_evidence_", lambda array: array + 1e6),
+        ("history_evidence", lambda array: array + 1e6),
+        ("factor_std_", lambda array: array * 1e300),
+        ("noise_std_", lambda array: array * 1e-110),
+        ("components_", lambda array: array * 1e200),
+    ],
+)
+def test_arrays_out_of_all_bounds(saved, tmp_path, name, change):
+    def tamper(arrays):
+        arrays[name] = change(arrays[name])
+
+    with pytest.raises(ibp.errors.ModelFileError, match=f"{name}|evidence|times the noise"):
+        ibp.load(rewrite(saved, tmp_path, change_arrays=tamper))

@@ -49,6 +49,8 @@ class Explained(Exception):
         Counted from 0, whatever the sentence does.
     names : sequence of str, optional
         Of all columns.
+    numbers : sequence of int, optional
+        Of all columns in the file, counted from 1, if columns of it were left out.
     line : int, optional
         Of the file, counted from 1.
     """
@@ -65,6 +67,7 @@ class Explained(Exception):
         row: int | None = None,
         columns: Sequence[int] = (),
         names: Sequence[str] | None = None,
+        numbers: Sequence[int] | None = None,
         line: int | None = None,
     ) -> None:
         super().__init__(problem)  # alone, so that copies can be made
@@ -75,6 +78,7 @@ class Explained(Exception):
         self.row = row
         self.columns = list(columns)
         self.names = names
+        self.numbers = numbers
         self.line = line
 
     @property
@@ -82,11 +86,14 @@ class Explained(Exception):
         """The first of the columns."""
         return self.columns[0] if self.columns else None
 
-    def read_from(self, file: str, names: Sequence[str] | None = None) -> None:
-        """Tell it of the file that the data are read from, and of the names of its columns."""
+    def read_from(
+        self, file: str, names: Sequence[str] | None = None, numbers: Sequence[int] | None = None
+    ) -> None:
+        """Tell it of the file that the data are read from, and what its columns are called."""
         if self.file is None and (self.about or self.columns):
             self.file = file
             self.names = names or self.names
+            self.numbers = numbers or self.numbers
             self.about = self.about and file
 
     @property
@@ -103,7 +110,9 @@ class Explained(Exception):
     def _column(self, j: int) -> str:
         if self.file is None:
             return f"column {j}" if self.names is None else f"column {j} ({self.names[j]!r})"
-        return f"column {j + 1 if self.names is None else quoted(self.names[j])}"
+        if self.names is not None and self.names[j]:
+            return f"column {quoted(self.names[j])}"
+        return f"column {j + 1 if self.numbers is None else self.numbers[j]}"
 
     def __str__(self) -> str:
         place, text = self.place, self.problem

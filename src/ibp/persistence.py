@@ -31,6 +31,13 @@ VERSION = 6
 MOST_UNPACKED, SMALL = 50, 10_000_000
 # Of two sums that must be the same, but for the order in which they were added up.
 ROUNDING = 1e-6
+# Of evidence, for each number that it accounts for: fits may add it up in single precision.
+EVIDENCE_ROUNDING = 1e-3
+# No fit gives larger numbers, nor smaller ones where they must be positive, nor patterns so many
+# times its noise: data beyond `validation.LARGEST` are refused, and squares must be finite.
+LARGEST, LEAST = 1e100, 1e-120
+# Integers of a header, as NumPy has them.
+LARGEST_INTEGER = 2**63 - 1
 
 
 class SavedArray(NamedTuple):
@@ -124,6 +131,7 @@ def load(path: str | PathLike[str]) -> Any:
             raise ModelFileError("is not an ibp model file: it has no header", file=path)
         header = json.loads(arrays.pop("header").tobytes().decode("utf-8"))
         _check_header(header, path)
+        _check_integers(header)
         return _restore(header, arrays)
     except (FileNotFoundError, IsADirectoryError, PermissionError, ModelFileError):
         raise
@@ -135,6 +143,20 @@ def load(path: str | PathLike[str]) -> Any:
             "If it was copied or downloaded, do that again; otherwise fit and save the model anew",
             file=path,
         ) from error
+
+
+def is_model(path: Path) -> bool:
+    """Whether a file is a model, whatever its name; no more than its header is unpacked."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if archive.getinfo("header.npy").file_size > SMALL:
+                return False
+            with archive.open("header.npy") as member:
+                header = np.lib.format.read_array(member, allow_pickle=False)
+        header = json.loads(header.tobytes())
+    except Exception:  # as with `load`: what is damaged or no archive is none
+        return False
+    return isinstance(header, dict) and header.get("format") == FORMAT
 
 
 def _check_size(file: BinaryIO) -> None:
@@ -165,6 +187,16 @@ def _check_header(header: Any, path: Path) -> None:
     if header["class"] not in CARDS:
         problem = f"holds a {header['class']!r}, which this ibp does not know"
         raise ModelFileError(problem, file=path)
+
+
+def _check_integers(value: Any) -> None:
+    """Refuse, anywhere in a header, integers that no machine counts to."""
+    if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+        raise ValueError(f"it has an integer of {len(hex(value)) * 4} bits")
+    for part in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
+        _check_integers(part)
 
 
 def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
@@ -214,7 +246,7 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
         setattr(model, name, arrays[name])
     positive = {"noise_std_", "alpha_", "factor_std_", "stick_parameters_", *by_column}
     for name in sorted(name for name in positive - {"resolution_"} if hasattr(model, name)):
-        if not np.all(getattr(model, name) > 0):
+        if not np.all(getattr(model, name) >= LEAST):
             raise ValueError(f"{name} is {getattr(model, name)}, which is not positive")
     model._restore_more(arrays)
     parts = _checked(header["evidence_parts"], dict, "evidence_parts")
@@ -228,6 +260,8 @@ def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
             raise ValueError(f"the history of {name} has shape {values.shape}")
         if values.dtype.kind not in ("U" if name == "move" else "if"):
             raise ValueError(f"the history of {name} is of type {values.dtype}")
+        if name != "move" and (np.abs(values) > LARGEST).any():
+            raise ValueError(f"the history of {name} has entries beyond {LARGEST:g}")
         model.history_[name] = values
     if header["feature_names"] is not None:
         names = _checked(header["feature_names"], list, "the list of feature names")
@@ -256,6 +290,9 @@ def _check_against_each_other(model: Any) -> None:
         )
     if (np.abs(model.restart_similarity_) > 1.0 + ROUNDING).any():
         raise ValueError("restart_similarity_ has entries beyond 1, which no correlation has")
+    for name in ("components_", "intercept_"):
+        check_above_noise(getattr(model, name), name, model.noise_std_)
+    _check_evidence(model)
     counts = getattr(model, "feature_counts_", None)
     if counts is not None and (counts > n_rows).any():
         raise ValueError(f"feature_counts_ has {counts.max()} of {n_rows} rows")
@@ -267,6 +304,21 @@ def _check_against_each_other(model: Any) -> None:
     weights = vars(model).get("weights_")
     if weights is not None and (weights[assignments == 0] != 0).any():
         raise ValueError("weights_ has entries where rows lack the feature")
+
+
+def _check_evidence(model: Any) -> None:
+    """Refuse evidence that is not what the fit came by; samplers keep the best of their sweeps."""
+    kept = model.restart_evidence_[model.restart_kept_]
+    passed = np.append(model.history_.get("evidence", np.empty(0)).astype(np.float64), kept)
+    size = model.n_samples_fit_ * model.n_features_in_ + np.abs(kept)
+    if not abs(passed[max(0, passed.size - 2)] - kept) <= EVIDENCE_ROUNDING * size:
+        raise ValueError(f"restart_evidence_ has {kept:g}, but the fit ended at {passed[-2]:g}")
+    low, high = np.nanmin(passed), np.nanmax(passed)
+    slack = EVIDENCE_ROUNDING * size
+    if not low - slack <= model.evidence_ <= high + slack:
+        raise ValueError(
+            f"evidence_ is {model.evidence_:g}, but the fit went from {low:g} to {high:g}"
+        )
 
 
 def _complete_older(header: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -295,6 +347,8 @@ def _checked(value: Any, kind: type, name: str) -> Any:
         raise ValueError(f"{name} is {value!r}, not a {kind.__name__}")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name} is {value}, which is not finite")
+    if isinstance(value, float) and abs(value) > LARGEST:
+        raise ValueError(f"{name} is {value}, beyond {LARGEST:g}")
     return value
 
 
@@ -306,6 +360,14 @@ def check_array(array: Any, name: str, dtype: Any, shape: tuple[int, ...]) -> No
         )
     if not np.isfinite(array).all():
         raise ValueError(f"{name} has entries that are not finite")
+    if np.dtype(dtype).kind == "f" and (np.abs(array) > LARGEST).any():
+        raise ValueError(f"{name} has entries beyond {LARGEST:g}")
+
+
+def check_above_noise(array: Any, name: str, noise_std: Any) -> None:
+    """Refuse noise of which squares of an array are more than a number can say."""
+    if not np.all(noise_std >= LEAST) or (np.abs(array) > LARGEST * np.min(noise_std)).any():
+        raise ValueError(f"{name} has entries beyond {LARGEST:g} times the noise")
 
 
 def unpacked(packed: Any, name: str, n_rows: int, n_bits: int) -> Any:

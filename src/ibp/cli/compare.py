@@ -74,6 +74,7 @@ def compare(
     key: options.Key = None,
     names: options.Names = None,
     transpose: options.Transpose = False,
+    decimal: options.Decimal = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -85,7 +86,7 @@ def compare(
     there is.
     """
     output = options.beside(data, "-comparison.html") if output is None else output
-    reading = Reading(header, index, drop, key, names, transpose)
+    reading = Reading(header, index, drop, key, names, transpose, decimal)
     with session(quiet=quiet, json=json) as reporter:
         check_files((data,), ((output, PAGE_ENDINGS),), force=force)
         table = read_data(reporter, data, reading)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ibp.cli.progress import Reporter
-from ibp.errors import DataWarning, InputError, counted, quoted
+from ibp.cli.reading import name_of
+from ibp.errors import MOST_NAMED, DataWarning, InputError, counted, quoted
 
 if TYPE_CHECKING:
     from ibp.files.table import Table
@@ -43,11 +44,11 @@ def check_files(
         check_target(path, force=True, endings=endings)
 
 
-def load_model(reporter: Reporter, path: Path) -> Any:
+def load_model(reporter: Reporter, path: Path, called: Path | None = None) -> Any:
     """Read a model file and say so."""
     import ibp
 
-    reporter.stage(f"Reading {path.name}")
+    reporter.stage(f"Reading {name_of(path if called is None else called)}")
     if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would be waited for
         cure = "give a model that was saved in one"
         raise InputError("is not an ordinary file", cure, file=path)
@@ -66,12 +67,14 @@ def write_report_page(
     """Write the report page about a model and its data."""
     from ibp.report import write_report
 
+    # By the numbers that they have in the file, where these are not their places here.
+    named = table.column_names is not None or [*table.numbers] != [*range(1, table.shape[1] + 1)]
     write_report(
         model,
         table.values,
         path,
         row_names=table.row_names,
-        column_names=table.column_names,
+        column_names=table.labels if named else None,
         image_shape=image_shape,
         title=title,
         force=force,
@@ -135,11 +138,12 @@ def match_columns(reporter: Reporter, table: Table, model: Any, model_path: Path
         raise lacking(missing, found, table.source, model_path.name)
     place = {name: j for j, name in enumerate(found)}
     if len(place) < n_found or len(set(wanted)) < n_wanted:
+        own = len(place) < n_found
+        other = model_path.name if own else table.source
         raise InputError(
-            f"has columns of one name in another order than {model_path.name}, so they cannot be "
-            "told apart",
+            f"has columns of one name in another order than {other}, so they cannot be told apart",
             "rename them, or put them in the order of the model",
-            file=table.source,
+            file=table.source if own else model_path.name,
         )
     order = [place[name] for name in wanted]
     if n_found == n_wanted:
@@ -171,6 +175,16 @@ def note_scales(reporter: Reporter, model: Any, table: Table, model_path: Path) 
         )
 
 
+def _drops(table: Table, columns: Sequence[int]) -> str:
+    """The options that leave out some columns of a table, or the first of many."""
+    from ibp.files.wording import option
+
+    names = table.column_names or [""] * table.shape[1]
+    drops = [option("drop", names[j] or str(table.numbers[j])) for j in columns]
+    more = " and so on" if len(drops) > MOST_NAMED else ""
+    return " ".join(drops[:MOST_NAMED]) + more
+
+
 @contextmanager
 def places_named(table: Table) -> Iterator[None]:
     """Let errors and warnings name columns and count rows as the file does."""
@@ -179,7 +193,7 @@ def places_named(table: Table) -> Iterator[None]:
 
         def show_named(message: Warning | str, *place: Any, **more: Any) -> None:
             if isinstance(message, DataWarning):
-                message.read_from(table.source, table.column_names)
+                message.read_from(table.source, table.column_names, table.numbers)
             show(message, *place, **more)
 
         warnings.showwarning = show_named
@@ -187,6 +201,6 @@ def places_named(table: Table) -> Iterator[None]:
             yield
         except InputError as error:
             if error.file is None and error.row is None and error.columns:
-                error.cure = "Leave such columns out with --drop"
-            error.read_from(table.source, table.column_names)
+                error.cure = f"Leave such columns out with {_drops(table, error.columns)}"
+            error.read_from(table.source, table.column_names, table.numbers)
             raise

@@ -17,7 +17,7 @@ from ibp.cli.data import (
 )
 from ibp.cli.problems import INTERRUPTED, session
 from ibp.cli.progress import Console
-from ibp.cli.reading import Reading, read_data
+from ibp.cli.reading import STANDARD_INPUT, Reading, read_data
 from ibp.cli.words import duration
 from ibp.registry import DEFAULT_METHOD
 
@@ -118,6 +118,7 @@ def fit(
     key: options.Key = None,
     names: options.Names = None,
     transpose: options.Transpose = False,
+    decimal: options.Decimal = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -128,7 +129,7 @@ def fit(
     """
     output = options.beside(data, ".ibp") if output is None else output
     changes = options.dictionary_of(settings)
-    reading = Reading(header, index, drop, key, names, transpose)
+    reading = Reading(header, index, drop, key, names, transpose, decimal)
     with session(quiet=quiet, json=json) as reporter:
         from ibp.cli import fitting
 
@@ -210,7 +211,8 @@ def _show_what_now(
     if report is not None:
         print_path(console, "Report", report)
     console.print()
-    here, there = " ".join(map(quoted, [str(data), *reading])), quoted(output)
+    source = "DATA" if data == STANDARD_INPUT else str(data)  # which was read to its end
+    here, there = " ".join(map(quoted, [source, *reading])), quoted(output)
     steps = {}
     if report is None:
         page = quoted(output.with_suffix(".html"))

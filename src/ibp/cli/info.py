@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from ibp.cli import options
 from ibp.cli.data import load_model
 from ibp.cli.problems import session
 from ibp.cli.progress import Console, Reporter
-from ibp.cli.reading import Reading, read_data
+from ibp.cli.reading import Reading, file_of, name_of, read_file
 from ibp.cli.words import listed, number, printable, root_mean_square
 from ibp.errors import DataFileError
 
@@ -41,6 +40,7 @@ def info(
     key: options.Key = None,
     names: options.Names = None,
     transpose: options.Transpose = False,
+    decimal: options.Decimal = None,
     json: options.Json = False,
 ) -> None:
     """Say what a model or a data file holds.
@@ -48,26 +48,16 @@ def info(
     Of data, each column with its range; of a file that cannot be fitted as it is, what is in it
     and what stands in the way.
     """
-    reading = Reading(header, index, drop, key, names, transpose)
+    reading = Reading(header, index, drop, key, names, transpose, decimal)
     with session(quiet=False, json=json) as reporter:
-        if is_model(file):
-            values = _about_model(load_model(reporter, file))
-        else:
-            values = _about_data(reporter, file, reading)
+        from ibp.persistence import is_model
+
+        with file_of(file) as read:
+            if read.suffix.lower() == ".ibp" or (read.is_file() and is_model(read)):
+                values = _about_model(load_model(reporter, read, file))
+            else:
+                values = _about_data(reporter, read, file, reading)
         reporter.result({"file": file} | values, partial(_show, file, values), file)
-
-
-def is_model(path: Path) -> bool:
-    """Whether a file is a model, whatever its name."""
-    if path.suffix.lower() == ".ibp":
-        return True
-    if not path.is_file() or not zipfile.is_zipfile(path):
-        return False
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return {"header.npy", "components_.npy"} <= set(archive.namelist())
-    except zipfile.BadZipFile:  # whoever reads it as data says so
-        return False
 
 
 def _about_model(model: Any) -> dict[str, Any]:
@@ -108,15 +98,12 @@ def _level(value: Any) -> Any:
     }
 
 
-def _about_data(reporter: Reporter, file: Path, reading: Reading) -> dict[str, Any]:
+def _about_data(reporter: Reporter, file: Path, path: Path, reading: Reading) -> dict[str, Any]:
     """The data of a file; of one that cannot be fitted as it is, what it holds instead."""
     try:
-        return _about_table(read_data(reporter, file, reading))
+        return _about_table(read_file(reporter, file, path, reading))
     except DataFileError as error:
-        from ibp.files.read import describe_file
-
-        told_how = reading.key is not None or reading.names is not None or reading.transpose
-        held = None if told_how else describe_file(file, header=reading.header, index=reading.index)
+        held = reading.describe(file)
         if held is None:
             raise
         return {
@@ -141,7 +128,7 @@ def _about_table(table: Table) -> dict[str, Any]:
     missing = 1.0 - summary.counts / n_rows
     columns = None
     if table.image_shape is None:
-        names = table.column_names or [f"column {j + 1}" for j in range(n_columns)]
+        names = table.labels
         columns = [
             {
                 "name": names[j],
@@ -182,7 +169,7 @@ def _show(file: Path, values: dict[str, Any], console: Console) -> None:
 
     from ibp.cli.summary import print_facts
 
-    console.print(Text.assemble((printable(file.name), "bold"), f", {values['kind']}"))
+    console.print(Text.assemble((printable(name_of(file)), "bold"), f", {values['kind']}"))
     console.print()
     columns = values.get("each_column")
     listed_below = {"kind", "each_column"} | ({"names"} if columns else set())
@@ -201,16 +188,13 @@ def _show(file: Path, values: dict[str, Any], console: Console) -> None:
 
 def _show_columns(console: Console, columns: Sequence[dict[str, Any]]) -> None:
     """A line for each column: what it holds, its gaps and its range."""
-    held = [column.get("holds") for column in columns]
-    title = ["  column", *(["holds"] if any(held) else []), "missing", "lowest", "highest"]
-    if not any(held):
-        title.append("spread")
-    rows = [title]
+    described = any(column.get("holds") for column in columns)
+    parts = ("lowest", "highest") if described else ("lowest", "highest", "spread")
+    rows = [["  column", *(["holds"] if described else []), "missing", *parts]]
     for column in columns[:SHOWN_COLUMNS]:
-        name = listed([column["name"]], LONGEST_NAME) or '""'
+        name = listed([column["name"]], LONGEST_NAME)
         missing = "" if not column["missing"] else f"{column['missing']:.1%}"
-        kind = [_held(column)] if any(held) else []
-        parts = ("lowest", "highest") if any(held) else ("lowest", "highest", "spread")
+        kind = [_held(column)] if described else []
         numbers = ["" if column[part] is None else number(column[part]) for part in parts]
         rows.append([f"  {name}", *kind, missing, *numbers])
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
@@ -218,7 +202,7 @@ def _show_columns(console: Console, columns: Sequence[dict[str, Any]]) -> None:
         if len(widths) < 3:  # the name and something of it are shown, whatever the width
             break
         widths.pop()  # of the numbers on the right
-    left = 2 if any(held) else 1  # columns of words
+    left = 2 if described else 1  # columns of words
     for place, row in enumerate(rows):
         cells = (
             cell.ljust(width) if j < left else cell.rjust(width)

@@ -108,6 +108,13 @@ def check_codes(codes: str | None) -> str | None:
     return codes
 
 
+def check_decimal(sign: str | None) -> str | None:
+    """Refuse what does not stand before decimals."""
+    if sign not in (None, ".", ","):
+        raise typer.BadParameter(f"{sign!r} is neither . nor the comma.")
+    return sign
+
+
 def complete_codes(incomplete: str) -> list[str]:
     """Kinds of codes that begin with what is typed."""
     return [codes for codes in CODES if codes.startswith(incomplete)]
@@ -221,6 +228,16 @@ Names = Annotated[
 Transpose = Annotated[
     bool,
     about_data("--transpose", metavar="", help="The columns of the file are the observations."),
+]
+Decimal = Annotated[
+    str | None,
+    about_data(
+        "--decimal",
+        metavar=".|,",
+        help="The sign before decimals in a text file; the other one may part thousands.",
+        callback=check_decimal,
+        show_default="detected",
+    ),
 ]
 
 

@@ -15,9 +15,10 @@ from ibp.cli.progress import Reporter
 from ibp.errors import InputError
 
 if TYPE_CHECKING:
+    from ibp.files.columns import FileSummary
     from ibp.files.table import Table
 
-STANDARD_INPUT = Path("-")
+STANDARD_INPUT, STREAM = Path("-"), "standard input"
 # How files begin, and the ending of their kind; anything else is text.
 BEGINNINGS = (
     (b"\x93NUMPY", ".npy"),
@@ -40,6 +41,7 @@ class Reading:
     key: str | None = None
     names: Path | None = None
     transpose: bool = False
+    decimal: str | None = None
 
     def arguments(self) -> list[str]:
         """What to give another command for it to read the data alike."""
@@ -49,11 +51,31 @@ class Reading:
             ("--drop", self.drop or ()),
             ("--key", [self.key]),
             ("--names", [self.names]),
+            ("--decimal", [self.decimal]),
         )
         for option, texts in values:
             for text in texts:
                 given += [] if text is None else [option, str(text)]
         return given + (["--transpose"] if self.transpose else [])
+
+    def describe(self, file: Path) -> FileSummary | None:
+        """What a file holds that cannot be read so; None if there is no more to say."""
+        from ibp.files.read import describe_file
+
+        if self.key is not None or self.names is not None or self.transpose:
+            return None
+        return describe_file(
+            file,
+            header=self.header,
+            index=self.index,
+            drop=self.drop or (),
+            decimal=self.decimal,
+        )
+
+
+def name_of(path: Path) -> str:
+    """What to call a file."""
+    return STREAM if path == STANDARD_INPUT else path.name
 
 
 def read_data(
@@ -63,34 +85,47 @@ def read_data(
 
     Of a table whose columns have names, those of ``keep`` are read and no others.
     """
+    with file_of(path) as file:
+        return read_file(reporter, file, path, reading, keep=keep)
+
+
+def read_file(
+    reporter: Reporter,
+    file: Path,
+    path: Path,
+    reading: Reading,
+    *,
+    keep: Sequence[str] | None = None,
+) -> Table:
+    """The same, of what `file_of` made of a path."""
     from ibp.files.read import read_table
 
-    name = "standard input" if path == STANDARD_INPUT else path.name
+    name = name_of(path)
     reporter.stage(f"Reading {name}")
-    with _file_of(path) as file:
-        table = read_table(
-            file,
-            header=reading.header,
-            index=reading.index,
-            drop=reading.drop or (),
-            key=reading.key,
-            names=reading.names,
-            transpose=reading.transpose,
-            keep=keep,
-            name=None if file is path else name,
-        )
-        if file is not path and hasattr(table.values, "filename"):  # mapped from what goes away
-            import numpy as np
+    table = read_table(
+        file,
+        header=reading.header,
+        index=reading.index,
+        drop=reading.drop or (),
+        key=reading.key,
+        names=reading.names,
+        transpose=reading.transpose,
+        keep=keep,
+        decimal=reading.decimal,
+        name=None if file is path else name,
+    )
+    if file is not path and hasattr(table.values, "filename"):  # mapped from what goes away
+        import numpy as np
 
-            table = replace(table, values=np.array(table.values))
+        table = replace(table, values=np.array(table.values))
     for guess in table.guesses:
         reporter.note(f"{table.source}: {guess}")
     return table
 
 
 @contextlib.contextmanager
-def _file_of(path: Path) -> Iterator[Path]:
-    """The file itself, or one with what comes by standard input."""
+def file_of(path: Path) -> Iterator[Path]:
+    """The file itself, or one with what comes by standard input, while it is needed."""
     if path != STANDARD_INPUT:
         yield path
         return
@@ -107,4 +142,9 @@ def _file_of(path: Path) -> Iterator[Path]:
         with file.open("wb") as copy:
             copy.write(start)
             shutil.copyfileobj(stream, copy)
-        yield file
+        try:
+            yield file
+        except InputError as error:
+            if error.file in (str(file), file.name):  # which nobody knows
+                error.file = error.about = STREAM
+            raise

@@ -41,6 +41,7 @@ def report(
     key: options.Key = None,
     names: options.Names = None,
     transpose: options.Transpose = False,
+    decimal: options.Decimal = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -51,7 +52,7 @@ def report(
     rows of your data.
     """
     output = options.beside(model, ".html") if output is None else output
-    reading = Reading(header, index, drop, key, names, transpose)
+    reading = Reading(header, index, drop, key, names, transpose, decimal)
     with session(quiet=quiet, json=json) as reporter:
         check_files((model, data), ((output, PAGE_ENDINGS),), force=force)
         fitted = load_model(reporter, model)

@@ -68,8 +68,7 @@ class FitSummary:
 
     def columns_of(self, feature: int) -> list[str]:
         """The columns that a feature has most to do with."""
-        names = self.table.column_names
-        names = names or [f"column {j + 1}" for j in range(self.table.shape[1])]
+        names = self.table.labels
         component = np.abs(self.patterns[feature])
         order = np.argsort(-component, kind="stable")[:SHOWN_COLUMNS]
         return [names[j] for j in order if component[j] > 0]

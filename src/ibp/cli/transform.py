@@ -49,6 +49,7 @@ def transform(
     key: options.Key = None,
     names: options.Names = None,
     transpose: options.Transpose = False,
+    decimal: options.Decimal = None,
     jobs: options.Jobs = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
@@ -59,7 +60,7 @@ def transform(
     Of weighted codes, how much of it: 0 where a row lacks a feature, and about 1 where it has it.
     Columns are matched to the model by name where both have names.
     """
-    reading = Reading(header, index, drop, key, names, transpose)
+    reading = Reading(header, index, drop, key, names, transpose, decimal)
     with session(quiet=quiet, json=json) as reporter:
         from ibp.files.write import CODE_ENDINGS, TABLE_ENDINGS, write_codes, write_table
 

@@ -17,7 +17,7 @@ from ibp.evaluate import Explanation, Prediction
 from ibp.methods.samples import PosteriorSamples
 from ibp.model.assignment_priors import prior_of
 from ibp.parallel import Executor
-from ibp.persistence import check_array, unpacked
+from ibp.persistence import check_above_noise, check_array, unpacked
 
 
 class GibbsSampler(HardAssignmentModel):
@@ -165,8 +165,13 @@ class GibbsSampler(HardAssignmentModel):
         check_array(counts, "samples_feature_counts", np.int64, (k,))
         if (counts < 1).any() or (counts > self.n_samples_fit_).any():
             raise ValueError("samples_feature_counts has impossible counts")
-        if not (arrays["samples_noise_std"] > 0).all():
-            raise ValueError("samples_noise_std has entries that are not positive")
+        for name in ("alpha", "noise_std", "factor_std"):
+            if not (arrays[f"samples_{name}"] > 0).all():
+                raise ValueError(f"samples_{name} has entries that are not positive")
+        for name in ("components", "components_std", "intercept"):
+            check_above_noise(
+                arrays[f"samples_{name}"], f"samples_{name}", arrays["samples_noise_std"]
+            )
         assignments = np.zeros((0, k), dtype=np.uint8)
         if "samples_packed" in arrays:
             assignments = unpacked(

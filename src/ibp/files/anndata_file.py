@@ -16,7 +16,7 @@ from ibp.files.wording import damaged, did_you_mean, listed, option
 
 def read(path: Path, options: Options) -> Table:
     """Read what is asked for of a file, and nothing else of it."""
-    options.refuse("header", "index")
+    options.refuse("header", "index", "decimal")
     import h5py
     from anndata.io import read_elem
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from scipy import sparse
 from ibp.archives import Member, members_of
 from ibp.errors import DataFileError, quoted
 from ibp.files import wording
-from ibp.files.checks import dense_table, sparse_table
+from ibp.files.checks import dense_table, has_room, sparse_table
 from ibp.files.columns import FileSummary
 from ibp.files.options import Options
 from ibp.files.table import Table
@@ -26,7 +25,7 @@ NAMES = ("row_names", "column_names")
 
 def read(path: Path, options: Options) -> Table:
     """Read a file of one array or several."""
-    options.refuse("header", "index")
+    options.refuse("header", "index", "decimal")
     if ending(path) == ".npz":
         return _read_archive(path, options)
     options.refuse("key")
@@ -54,13 +53,14 @@ def _read_archive(path: Path, options: Options) -> Table:
             options.refuse("key")
             if None in known.values():
                 raise damaged(path)
+            _check_room(known.values())
             file.seek(0)
             try:
                 matrix = sparse.load_npz(file)
             except (ValueError, KeyError, IndexError, TypeError, NotImplementedError) as error:
                 raise damaged(path) from error
             return sparse_table(matrix)
-        if "header" in archive.files and _is_model(archive):
+        if "header" in archive.files and _is_model(path):
             raise DataFileError("is an ibp model file, not data", "give the data to use it on")
         key = _chosen(archive.files, options.key, known)
         row_names, column_names = (_names(archive, name) for name in NAMES)
@@ -80,16 +80,10 @@ def describe(path: Path, options: Options) -> FileSummary:
     return FileSummary("archive", arrays=[(name, _what(member)) for name, member in known.items()])
 
 
-def _is_model(archive: Any) -> bool:
-    """Whether an archive's header is that of a model."""
-    from ibp.persistence import FORMAT
+def _is_model(path: Path) -> bool:
+    from ibp.persistence import is_model  # which few files need
 
-    header = archive["header"]
-    try:
-        header = json.loads((header if isinstance(header, bytes) else header.tobytes()).decode())
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(header, dict) and header.get("format") == FORMAT
+    return is_model(path)
 
 
 def _chosen(names: list[str], key: str | None, known: Mapping[str, Member | None]) -> str:
@@ -114,9 +108,21 @@ def _chosen(names: list[str], key: str | None, known: Mapping[str, Member | None
 
 def _readable(key: str, known: Mapping[str, Member | None]) -> str:
     """The name of a member that is an array, as far as its beginning tells."""
-    if known.get(key) is None:
+    member = known.get(key)
+    if member is None:
         raise _no_array(key)
+    _check_room([member])
     return key
+
+
+def _check_room(members: Iterable[Member | None]) -> None:
+    """Refuse, before anything is unpacked, arrays that memory has no room for."""
+    sizes = [math.prod(member.shape) * member.dtype.itemsize for member in members if member]
+    if not has_room(sum(sizes)):
+        raise DataFileError(
+            f"does not fit into memory: it would unpack to {wording.in_bytes(sum(sizes))}",
+            wording.SMALLER,
+        )
 
 
 def _no_array(key: str) -> DataFileError:

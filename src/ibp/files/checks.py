@@ -133,6 +133,7 @@ def check_table(table: Table) -> Table:
                 row=row,
                 columns=[column],
                 names=table.column_names,
+                numbers=table.column_numbers,
             )
     return table
 

@@ -85,11 +85,20 @@ class Tally:
         )
 
 
-def no_numbers(labels: Sequence[str], held: Sequence[str]) -> DataFileError:
-    """The sentence for columns that hold no numbers, all at once, and how to leave them out."""
+def no_numbers(labels: Sequence[str], held: Sequence[str], *, others: bool = True) -> DataFileError:
+    """The sentence for columns that hold no numbers, all at once, and how to leave them out.
+
+    Without ``others``, nothing would be left.
+    """
     which = "a column" if len(labels) == 1 else f"{len(labels):,} columns"
     named = listed(f"{quoted(label)} ({what})" for label, what in zip(labels, held, strict=True))
     drop = " ".join(option("drop", label) for label in labels)
+    if not others:
+        cure = (
+            "Write plain numbers, such as 1234.5, with commas, semicolons, tabs or spaces between "
+            "them; --decimal , says that commas stand before decimals"
+        )
+        return DataFileError(f"has no column of numbers: {named}", cure)
     return DataFileError(
         f"has {which} without numbers: {named}",
         f"Leave out what is no data with {drop}, or write it as numbers",

@@ -10,7 +10,6 @@ import contextlib
 import csv
 import gzip
 import itertools
-import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,21 +23,16 @@ from ibp.errors import PLACE, DataFileError, counted, quoted
 from ibp.files import guesses
 from ibp.files.checks import ARROW_ROOM, has_room, new_matrix, too_large
 from ibp.files.columns import TEXT, ColumnSummary, FileSummary, Tally, no_numbers
-from ibp.files.options import Options, find_index, kept_columns
+from ibp.files.notation import FALSE, MISSING, TRUE, Notation, is_yes_no
+from ibp.files.options import Options, dropped, find_index, kept_columns, label_of
 from ibp.files.parquet import arrow_floats
-from ibp.files.table import Table
+from ibp.files.table import Table, named_columns
 from ibp.files.wording import option
 
-MISSING = ("", "NA", "NaN", "nan", "null", "NULL", "None", "N/A", "n/a", "#N/A", "<NA>", "-", "?")
-TRUE = ("TRUE", "True", "true")
-FALSE = ("FALSE", "False", "false")
-INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
-NUMBER = {
-    ".": re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII),
-    ",": re.compile(r"[+-]?(\d+,?\d*|,\d+)([eE][+-]?\d+)?", re.ASCII),
-}
 # What stands between cells, and before decimals; the first of those that fit equally well is taken.
 DIALECTS = ((",", "."), ("\t", "."), (";", "."), (";", ","), ("\t", ","), (" ", "."))
+# One sign for both, where cells are in quotes, is not guessed at.
+TOLD_DIALECTS = (*DIALECTS, (",", ","), (" ", ","))
 # As much is looked at for that: so many lines, or fewer if they are long.
 N_LINES = 200
 N_CHARACTERS = 300_000
@@ -53,7 +47,7 @@ class Layout:
     """How a file is to be read."""
 
     delimiter: str
-    decimal: str
+    notation: Notation
     n_cells: int
     names: list[str] | None  # one per cell of a row
     index: int | None
@@ -76,7 +70,8 @@ def read(path: Path, options: Options) -> Table:
     try:
         layout = _detect(path, options)
         quick = _read_small(path, layout)
-        if quick is None and _has_room_for_arrow(path, layout) and not layout.aligned:
+        two_signs = layout.delimiter != layout.notation.decimal  # as Arrow needs
+        if quick is None and two_signs and not layout.aligned and _has_room_for_arrow(path, layout):
             quick = _read_quickly(path, layout)
         values, row_names = quick or _read_slowly(path, layout)
     except UnicodeDecodeError as error:
@@ -84,19 +79,29 @@ def read(path: Path, options: Options) -> Table:
     names = layout.names
     kept_names = None if names is None else [names[j] for j in layout.kept]
     told = list(layout.guesses)
-    if options.index is None and layout.index is None:
-        told += guesses.identifiers(values, kept_names)
+    numbers = [j + 1 for j in layout.kept]
+    if options.index is None:
+        told += guesses.identifiers(values, kept_names, numbers, first=layout.index is None)
     index_name = None
     if names is not None and layout.index is not None:
         index_name = names[layout.index] or None
-    return Table(values, row_names, kept_names, index_name=index_name, guesses=tuple(told))
+    return Table(
+        values,
+        row_names,
+        kept_names,
+        index_name=index_name,
+        guesses=tuple(told),
+        column_numbers=numbers,
+    )
 
 
 def describe(path: Path, options: Options) -> FileSummary:
     """What the columns of a file hold, whether it can be fitted or not."""
     layout = _detect(path, options)
     n_rows = sum(1 for _ in _rows(path, layout))
-    return FileSummary("text", n_rows, _columns(path, layout))
+    shown = sorted({*layout.kept, *([] if layout.index is None else [layout.index])})
+    columns = _columns(path, layout)
+    return FileSummary("text", n_rows, [columns[j] for j in shown])
 
 
 # Detection
@@ -107,7 +112,13 @@ def _detect(path: Path, options: Options) -> Layout:
     lines = _first_lines(path)
     if not any(line.strip() for line in lines):
         raise DataFileError("is empty", "give a file that holds data")
-    delimiter, decimal = _dialect(path, lines)
+    if lines[0].strip().strip('"').lower().startswith("sep="):
+        raise DataFileError(
+            f"begins with {quoted(lines[0].strip())}, which is meant for spreadsheets",
+            "remove that line",
+        )
+    delimiter, decimal = _dialect(path, lines, options.decimal)
+    notation = Notation(decimal, grouped=options.decimal is not None)
     aligned = delimiter == " " and _is_aligned(lines)
     reader = csv.reader(_unaligned(lines) if aligned else lines, delimiter=delimiter)
     try:
@@ -117,10 +128,15 @@ def _detect(path: Path, options: Options) -> Layout:
     header_lines = reader.line_num
     body = _sample(reader)
     names: list[str] | None = first
-    has_header = _is_header(first, body, decimal) if options.header is None else options.header
+    alike = _is_like_the_rest(first, body, notation)
+    has_header = options.header
+    if has_header is None:
+        has_header = _is_header(first, body, notation, alike=alike)
     told: list[str | None] = []
-    if options.header is None and not _has_words(first, decimal):
-        told.append((guesses.numbers_as_names if has_header else guesses.numbers_as_data)(first))
+    words = any(map(notation.is_word, first))
+    if options.header is None and (alike or not words):
+        said = guesses.numbers_as_names if has_header else guesses.numbers_as_data
+        told.append(said(first, words=words))
     if not has_header:
         body, names, header_lines = [first, *body], None, 0
     if not body:
@@ -137,16 +153,19 @@ def _detect(path: Path, options: Options) -> Layout:
             line=header_lines,
         )
     columns = list(itertools.zip_longest(*body, fillvalue=""))[:n_cells]
-    index = _find_index(options.index, names, columns, decimal)
+    if decimal == "," and options.decimal is None:
+        told.append(guesses.decimal_commas([cell for column in columns for cell in column]))
+    index = _find_index(options, names, columns, notation)
     if options.index is None and index is not None:
         name = None if names is None else names[index]
-        told.append(guesses.rows_named_by(name, columns[0], text=_is_text(columns[0], decimal)))
+        text = notation.is_text(columns[0])
+        told.append(guesses.rows_named_by(name, columns[0], text=text))
     kept = kept_columns(options, names, n_cells, [] if index is None else [index])
-    yes_no = frozenset(j for j in kept if _is_yes_no(columns[j]))
+    yes_no = frozenset(j for j in kept if is_yes_no(columns[j]))
     length = -(-sum(map(len, lines)) // len(lines))
     return Layout(
         delimiter,
-        decimal,
+        notation,
         n_cells,
         names,
         index,
@@ -181,17 +200,21 @@ def _first_lines(path: Path) -> list[str]:
     return lines
 
 
-def _dialect(path: Path, lines: list[str]) -> tuple[str, str]:
+def _dialect(path: Path, lines: list[str], told: str | None) -> tuple[str, str]:
     """Delimiter and decimal sign under which most cells below the first row are numbers."""
-    tabs = ".tsv" in [suffix.lower() for suffix in path.suffixes]
-    candidates = [dialect for dialect in DIALECTS if not tabs or dialect[0] == "\t"]
+    candidates = list(DIALECTS)
+    if told is not None:
+        candidates = [dialect for dialect in TOLD_DIALECTS if dialect[1] == told]
+    if ".tsv" in [suffix.lower() for suffix in path.suffixes]:
+        candidates = [dialect for dialect in candidates if dialect[0] == "\t"]
 
     def fit(dialect: tuple[str, str]) -> tuple[bool, float]:
         delimiter, decimal = dialect
         rows = _sample(csv.reader(lines, delimiter=delimiter))
         rows = rows[1:] or rows
         cells = [cell for row in rows for cell in row]
-        fitting = sum(cell.strip() in MISSING or _is_number(cell, decimal) for cell in cells)
+        notation = Notation(decimal, grouped=told is not None)
+        fitting = sum(not notation.is_word(cell) for cell in cells)
         return _usual_width(rows) > 1, fitting / max(1, len(cells))
 
     return max(candidates, key=fit)  # the first of the best
@@ -226,14 +249,16 @@ def _usual_width(rows: Sequence[Sequence[str]]) -> int:
     return Counter(map(len, rows)).most_common(1)[0][0] if rows else 0
 
 
-def _is_header(first: Sequence[str], body: Sequence[Sequence[str]], decimal: str) -> bool:
-    """Whether a file's first row holds names."""
-    if _has_words(first, decimal):
-        return True
+def _is_header(
+    first: Sequence[str], body: Sequence[Sequence[str]], notation: Notation, *, alike: bool
+) -> bool:
+    """Whether a file's first row holds names; ``alike`` says that it looks like those below."""
+    if any(map(notation.is_word, first)):
+        return not (alike and _comes_back(first, body, notation))
     if not body:
         return False
     lacks_corner = first[0] == "" or len(first) == len(body[0]) - 1  # as pandas or R write it
-    if lacks_corner and _is_text([row[0] for row in body], decimal):
+    if lacks_corner and notation.is_text([row[0] for row in body]):
         return True
     # pandas numbers columns without names 0, 1, 2 ...; a matrix that counts on is data.
     numbers = first[1:] if first[0] == "" else first
@@ -242,40 +267,44 @@ def _is_header(first: Sequence[str], body: Sequence[Sequence[str]], decimal: str
     return first[0] == "" or (len(numbers) > 2 and body[0][0].strip() != str(len(numbers)))
 
 
-def _has_words(cells: Sequence[str], decimal: str) -> bool:
-    """Whether a cell is neither a number nor missing."""
-    return any(not _is_number(cell, decimal) and cell.strip() not in MISSING for cell in cells)
+def _is_like_the_rest(
+    first: Sequence[str], body: Sequence[Sequence[str]], notation: Notation
+) -> bool:
+    """Whether the first row has numbers where those below have them, and words where they have."""
+    columns = list(itertools.zip_longest(*body, fillvalue=""))
+    if len(columns) != len(first):
+        return False
+    numbers = words = 0
+    for cell, column in zip(first, columns, strict=True):
+        if notation.is_text(column):
+            continue
+        numbers += notation.is_number(cell)
+        words += notation.is_word(cell)
+    return numbers > words
+
+
+def _comes_back(first: Sequence[str], body: Sequence[Sequence[str]], notation: Notation) -> bool:
+    """Whether a word of the first row is said again below it, as labels are and names are not."""
+    return any(
+        notation.is_word(cell) and cell.strip() == row[j].strip()
+        for row in body
+        for j, cell in enumerate(first[: len(row)])
+    )
 
 
 def _find_index(
-    wanted: str | int | None,
+    options: Options,
     names: list[str] | None,
     columns: Sequence[Sequence[str]],
-    decimal: str,
+    notation: Notation,
 ) -> int | None:
-    """The column that names the rows, or None."""
-    if wanted is not None:
-        return find_index(wanted, names, len(columns))
+    """The column that names the rows, or None; one that is left out names nothing."""
+    if options.index is not None:
+        return find_index(options.index, names, len(columns))
+    if len(columns) < 2 or 0 in dropped(options, names, len(columns)):
+        return None
     unnamed = names is not None and names[0] == ""
-    return 0 if len(columns) > 1 and (unnamed or _is_text(columns[0], decimal)) else None
-
-
-def _is_text(cells: Sequence[str], decimal: str) -> bool:
-    """Whether most of a column's cells are words rather than values."""
-    values = MISSING + TRUE + FALSE
-    words = sum(cell.strip() not in values and not _is_number(cell, decimal) for cell in cells)
-    return 2 * words > len(cells)
-
-
-def _is_yes_no(cells: Sequence[str]) -> bool:
-    """Whether a column says TRUE or FALSE, and no number but 0 and 1."""
-    values = {cell.strip() for cell in cells}.difference(MISSING)
-    return bool(values.difference("01")) and values <= {*TRUE, *FALSE, "0", "1"}
-
-
-def _is_number(cell: str, decimal: str) -> bool:
-    cell = cell.strip()
-    return NUMBER[decimal].fullmatch(cell) is not None or INFINITE.fullmatch(cell) is not None
+    return 0 if unnamed or notation.is_text(columns[0]) else None
 
 
 # Reading
@@ -285,7 +314,7 @@ def _read_small(path: Path, layout: Layout) -> tuple[Any, list[str] | None] | No
     """Parse a small file of numbers alone with NumPy; None if it is not that."""
     plain = len(layout.kept) == layout.n_cells and not layout.yes_no and not layout.aligned
     gzipped = path.suffix.lower() == ".gz"
-    if not plain or gzipped or layout.decimal != "." or path.stat().st_size > SMALL:
+    if not plain or gzipped or layout.notation.decimal != "." or path.stat().st_size > SMALL:
         return None
     try:
         values = np.loadtxt(
@@ -339,7 +368,7 @@ def _read_quickly(path: Path, layout: Layout) -> tuple[Any, list[str] | None] | 
                 null_values=list(MISSING),
                 true_values=[*TRUE, "1"],
                 false_values=[*FALSE, "0"],
-                decimal_point=layout.decimal,
+                decimal_point=layout.notation.decimal,
             ),
         )
     except (pa.ArrowInvalid, OSError, UnicodeEncodeError):  # the last: a name that is no text
@@ -373,14 +402,20 @@ def _read_slowly(path: Path, layout: Layout) -> tuple[Any, list[str] | None]:
         if row_names is not None and layout.index is not None:
             row_names.append(cells[layout.index])
         for j in layout.kept:
-            number = _number(cells[j].strip(), layout.decimal, j in layout.yes_no)
+            number = layout.notation.value(cells[j].strip(), j in layout.yes_no)
             if isinstance(number, str):
                 _refuse_text_columns(path, layout)
-                label = str(j + 1) if layout.names is None else layout.names[j]
+                words = sum(map(layout.notation.is_word, cells))
+                if n_rows == 0 and layout.names is not None and words > 1:
+                    raise DataFileError(
+                        f"has words in {PLACE}, where columns hold numbers below it",
+                        "remove that line if it is a second header, such as one of units",
+                        line=line,
+                    )
                 raise DataFileError(
                     f"holds {quoted(cells[j])}, which {number}",
                     "correct it, leave the cell empty if the value is missing, or drop the column "
-                    f"with {option('drop', label)}",
+                    f"with {option('drop', label_of(j, layout.names))}",
                     row=n_rows,
                     line=line,
                     columns=[j],
@@ -396,8 +431,9 @@ def _refuse_text_columns(path: Path, layout: Layout) -> None:
     found = _columns(path, layout)
     text = [j for j in layout.kept if found[j].holds == TEXT]
     if text:
-        labels = [str(j + 1) if layout.names is None else layout.names[j] for j in text]
-        raise no_numbers(labels, [", ".join(found[j].examples) for j in text])
+        labels = [label_of(j, layout.names) for j in text]
+        held = [", ".join(found[j].examples) for j in text]
+        raise no_numbers(labels, held, others=len(text) < len(layout.kept))
 
 
 def _columns(path: Path, layout: Layout) -> list[ColumnSummary]:
@@ -405,27 +441,12 @@ def _columns(path: Path, layout: Layout) -> list[ColumnSummary]:
     tallies = [Tally(j in layout.yes_no) for j in range(layout.n_cells)]
     for _, cells in _rows(path, layout):
         for tally, cell in zip(tallies, map(str.strip, cells), strict=False):
-            tally.count(cell, _number(cell, layout.decimal, tally.yes_no))
-    names = layout.names or [f"column {j + 1}" for j in range(layout.n_cells)]
+            tally.count(cell, layout.notation.value(cell, tally.yes_no))
+    names = named_columns(layout.names, range(1, layout.n_cells + 1))
     return [
         tally.summary(name, names_rows=j == layout.index)
         for j, (name, tally) in enumerate(zip(names, tallies, strict=True))
     ]
-
-
-def _number(cell: str, decimal: str, yes_no: bool) -> float | str:
-    """The value of a cell, or why it has none."""
-    if cell in MISSING:
-        return np.nan
-    if yes_no:
-        one, zero = cell in (*TRUE, "1"), cell in (*FALSE, "0")
-        return float(one) if one or zero else "is neither TRUE nor FALSE as the cells above it"
-    if INFINITE.fullmatch(cell):
-        return "is not finite"
-    if not NUMBER[decimal].fullmatch(cell):
-        return "is not a number"
-    number = float(cell.replace(",", "."))
-    return number if np.isfinite(number) else "is too large"
 
 
 def _rows(path: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ibp.errors import quoted
+from ibp.files.notation import GROUPED, Notation
 from ibp.files.wording import option
 
 # Numbers that people write and programs do not take for such: $5, 5%, 1,000.
@@ -18,24 +19,39 @@ AMOUNT = re.compile(r"[^\w\s]{0,3}\s*\d[\d.,' ]*\s*[^\w\s]{0,3}")
 IDENTIFIER = re.compile(
     r"(?i:id|index|idx|no|nr|row|rows|key|number|nummer|unnamed: 0|.*[_ .-]id)|.*[a-z](Id|ID)"
 )
+NOTATION = Notation(",")
 # Fewer rows count by chance.
 FEWEST_ROWS = 4
 
 
-def numbers_as_data(first: Sequence[str]) -> str:
-    """The first line of a file holds numbers alone, and was taken for a row of data."""
+def numbers_as_data(first: Sequence[str], *, words: bool = False) -> str:
+    """The first line of a file was taken for a row of data; ``words`` says that it has some."""
+    holds = "holds what the lines below it hold" if words else "holds numbers only"
+    if not any(cell.strip() for cell in first):
+        holds = "holds neither names nor numbers"
     return (
-        f"The first line ({_some(first)}) holds numbers only, so it is taken as a row of data; "
-        "--header says that it holds names."
+        f"The first line ({_some(first)}) {holds}, so it is taken as a row of data; --header says "
+        "that it holds names."
     )
 
 
-def numbers_as_names(first: Sequence[str]) -> str:
+def numbers_as_names(first: Sequence[str], *, words: bool = False) -> str:
     """It was taken for the names of the columns."""
+    holds = "has numbers in it and " if words else ""
     return (
-        f"The first line ({_some(first)}) is taken as the names of the columns; --no-header says "
-        "that it is a row of data."
+        f"The first line ({_some(first)}) {holds}is taken as the names of the columns; --no-header "
+        "says that it is a row of data."
     )
+
+
+def decimal_commas(cells: Sequence[str]) -> str:
+    """Commas within numbers were taken for the sign of decimals."""
+    commas = [cell.strip() for cell in cells if "," in cell and NOTATION.is_number(cell)]
+    example = commas[0] if commas else "1,5"
+    told = f"Commas stand before decimals, so {example} is read as {NOTATION.value(example, False)}"
+    if commas and all(map(GROUPED["."].fullmatch, commas)):
+        told += ", but all of them stand before three digits, and may part thousands"
+    return f"{told}; --decimal . says that they part thousands, --decimal , that this is meant."
 
 
 def rows_named_by(name: str | None, cells: Sequence[str], *, text: bool) -> str | None:
@@ -54,23 +70,32 @@ def rows_named_by(name: str | None, cells: Sequence[str], *, text: bool) -> str 
     return f"{said}{label}--index 0 makes it data."
 
 
-def identifiers(values: Any, names: Sequence[str] | None) -> list[str]:
-    """Columns that count or name the rows, and were taken as data."""
+def identifiers(
+    values: Any, names: Sequence[str] | None, numbers: Sequence[int], *, first: bool = True
+) -> list[str]:
+    """Columns that count or name the rows, and were taken as data.
+
+    ``numbers`` are those that they have in the file; ``first`` says that the first may have any
+    name, because no other column names the rows.
+    """
     told = []
-    for j in range(values.shape[1] if len(values) >= FEWEST_ROWS else 0):
+    n_rows, n_columns = values.shape
+    for j in range(n_columns if n_rows >= FEWEST_ROWS and n_columns > 1 else 0):
         name = None if names is None else names[j]
         called_so = name is not None and IDENTIFIER.fullmatch(name.strip()) is not None
-        if not (called_so or j == 0):
+        if not (called_so or (first and j == 0)):
             continue
         column = values[:, j]
-        if (column != np.floor(column)).any():  # with gaps, too
+        if called_so:
+            column = column[~np.isnan(column)]
+        if column.size < FEWEST_ROWS or (column != np.floor(column)).any():  # with gaps, too
             continue
         counts = bool((np.diff(column) == 1).all())
         if not counts and not (called_so and np.unique(column).size == len(column)):
             continue
         which = f"The column {quoted(name)}" if name else "The first column"
-        why = "counts the rows" if counts else "has another whole number in every row"
-        label = name or str(j + 1)
+        why = "goes up by 1 from row to row" if counts else "has another whole number in every row"
+        label = name or str(numbers[j])
         told.append(
             f"{which} {why}, and is taken as data; {option('index', label)} makes it the names of "
             f"the rows, {option('drop', label)} leaves it out."

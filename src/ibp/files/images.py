@@ -22,7 +22,7 @@ def read(path: Path, options: Options) -> Table:
 
     Grey values are kept as they are, 0 to 255 in most files, as float32.
     """
-    options.refuse("header", "index", "key")
+    options.refuse("header", "index", "key", "decimal")
     files = _images_in(path)
     first, coloured = _grey(files[0])
     values = new_matrix(len(files), first.size, np.float32)

@@ -14,7 +14,7 @@ from ibp.files.table import Table
 
 def read(path: Path, options: Options) -> Table:
     """Read a matrix, which stays sparse if the file lists its entries."""
-    options.refuse("header", "index", "key")
+    options.refuse("header", "index", "key", "decimal")
     try:
         matrix = io.mmread(path)
     except (ValueError, OverflowError) as error:

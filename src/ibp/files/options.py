@@ -18,6 +18,7 @@ class Options:
     drop: tuple[str, ...] = ()
     key: str | None = None
     keep: tuple[str, ...] | None = None  # of columns that have names, these alone
+    decimal: str | None = None
 
     def refuse(self, *names: str) -> None:
         """Say that an option has no meaning for a kind of file."""
@@ -54,11 +55,21 @@ def find_index(wanted: str | int, names: Sequence[str] | None, n_columns: int) -
     return find_column(wanted, names, n_columns)[0]
 
 
+def label_of(position: int, names: Sequence[str] | None) -> str:
+    """What to call a column in an option: its name, or its number if it has none."""
+    return (names[position] if names is not None else "") or str(position + 1)
+
+
+def dropped(options: Options, names: Sequence[str] | None, n_columns: int) -> set[int]:
+    """Positions of the columns that are to be left out."""
+    return {j for name in options.drop for j in find_column(name, names, n_columns)}
+
+
 def kept_columns(
     options: Options, names: Sequence[str] | None, n_columns: int, index: Sequence[int] = ()
 ) -> list[int]:
     """Positions of the columns that are data; the columns of ``index`` name the rows."""
-    out = {j for name in options.drop for j in find_column(name, names, n_columns)} | {*index}
+    out = dropped(options, names, n_columns) | {*index}
     kept = [j for j in range(n_columns) if j not in out]
     if options.keep is None or names is None:
         return kept

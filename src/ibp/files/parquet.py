@@ -12,7 +12,7 @@ from ibp.errors import DataFileError
 from ibp.files import guesses
 from ibp.files.checks import ARROW_ROOM, float_type, has_room, new_matrix
 from ibp.files.columns import ColumnSummary, FileSummary, no_numbers
-from ibp.files.options import Options, find_index, kept_columns
+from ibp.files.options import Options, dropped, find_index, kept_columns
 from ibp.files.table import Table
 from ibp.files.wording import SMALLER, damaged, in_bytes
 
@@ -25,7 +25,7 @@ def read(path: Path, options: Options) -> Table:
     import pyarrow as pa
     from pyarrow import parquet
 
-    options.refuse("header", "key")
+    options.refuse("header", "key", "decimal")
     n_bytes = 4 * path.stat().st_size + ARROW_ROOM
     if not has_room(n_bytes):
         raise DataFileError(
@@ -46,7 +46,7 @@ def read(path: Path, options: Options) -> Table:
 
 def _read(file: Any, options: Options) -> Table:
     schema = file.schema_arrow
-    index = _find_index(schema, options.index)
+    index = _find_index(schema, options)
     kept = kept_columns(options, schema.names, len(schema.names), index)
     types = {j: _dtype(schema.field(j).type) for j in kept}
     others = [j for j in kept if types[j] is None]
@@ -77,10 +77,18 @@ def _read(file: Any, options: Options) -> Table:
     if index and not noted and options.index is None:
         texts = [guesses.rows_named_by(index_name, row_names, text=True)]
         told = [sentence for sentence in texts if sentence is not None]
+    numbers = [j + 1 for j in kept]
+    if options.index is None:
+        told += guesses.identifiers(values, names, numbers, first=not index)
     if index_name is not None and NAMELESS.fullmatch(index_name):
         index_name = None
     return Table(
-        values, row_names if index else None, names, index_name=index_name, guesses=tuple(told)
+        values,
+        row_names if index else None,
+        names,
+        index_name=index_name,
+        guesses=tuple(told),
+        column_numbers=numbers,
     )
 
 
@@ -90,9 +98,12 @@ def describe(path: Path, options: Options) -> FileSummary:
 
     with parquet.ParquetFile(path) as file:
         schema, n_rows = file.schema_arrow, file.metadata.num_rows
-        index = _find_index(schema, None)
+        index = _find_index(schema, options)
+        out = dropped(options, schema.names, len(schema.names))
         columns = []
         for j, name in enumerate(schema.names):
+            if j in out:
+                continue
             kind = schema.field(j).type
             holds = "numbers" if _dtype(kind) is not None else str(kind)
             gaps = sum(batch.column(0).null_count for batch in file.iter_batches(columns=[name]))
@@ -104,18 +115,19 @@ def describe(path: Path, options: Options) -> FileSummary:
     return FileSummary("parquet", n_rows, columns)
 
 
-def _find_index(schema: Any, wanted: str | int | None) -> list[int]:
+def _find_index(schema: Any, options: Options) -> list[int]:
     """The columns that name the rows: those asked for, those of pandas, or a first one of text."""
     import pyarrow as pa
 
-    if wanted is not None:
-        chosen = find_index(wanted, schema.names, len(schema.names))
+    if options.index is not None:
+        chosen = find_index(options.index, schema.names, len(schema.names))
         return [] if chosen is None else [chosen]
     noted = (schema.pandas_metadata or {}).get("index_columns", [])
     # An index that merely counts is noted as a range and has no column.
     index = [schema.get_field_index(name) for name in noted if isinstance(name, str)]
-    if index or len(schema.names) < 2:
-        return [j for j in index if j >= 0]
+    out = dropped(options, schema.names, len(schema.names))
+    if index or len(schema.names) < 2 or 0 in out:
+        return [j for j in index if j >= 0 and j not in out]
     first = schema.field(0).type
     is_text = pa.types.is_string(first) or pa.types.is_large_string(first)
     return [0] if is_text else []

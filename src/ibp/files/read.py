@@ -68,6 +68,7 @@ def read_table(
     names: str | PathLike[str] | None = None,
     transpose: bool = False,
     keep: Sequence[str] | None = None,
+    decimal: str | None = None,
     name: str | None = None,
 ) -> Table:
     """Read a data matrix.
@@ -97,6 +98,9 @@ def read_table(
         columns to ``drop`` before they are turned.
     keep : sequence of str, optional
         Of a table whose columns have names, the columns to read; the others may hold anything.
+    decimal : {".", ","}, optional
+        The sign before decimals in a delimited file; the other one may then part thousands. By
+        default it is found from the first lines.
     name : str, optional
         What to call the file in messages.
 
@@ -114,7 +118,12 @@ def read_table(
     """
     path = Path(path)
     options = Options(
-        header, index, tuple(drop), key, None if keep is None or transpose else tuple(keep)
+        header,
+        index,
+        tuple(drop),
+        key,
+        None if keep is None or transpose else tuple(keep),
+        decimal,
     )
     kind = _kind(path)
     if name is None:
@@ -155,7 +164,8 @@ def describe_file(
     *,
     header: bool | None = None,
     index: str | int | None = None,
-    key: str | None = None,
+    drop: Sequence[str] = (),
+    decimal: str | None = None,
 ) -> FileSummary | None:
     """What a file holds that `read_table` refuses; None if there is no more to say.
 
@@ -165,7 +175,11 @@ def describe_file(
     try:
         module = importlib.import_module(f"ibp.files.{_kind(path)}")
         describe = getattr(module, "describe", None)
-        return describe(path, Options(header, index, (), key)) if describe else None
+        return (
+            describe(path, Options(header, index, tuple(drop), decimal=decimal))
+            if describe
+            else None
+        )
     except (ValueError, OSError, EOFError, ImportError, zlib.error, zipfile.BadZipFile):
         return None  # damaged, and the sentence of `read_table` says all there is to say
 
@@ -223,6 +237,7 @@ def _turned(table: Table) -> Table:
         column_names=table.row_names,
         image_shape=None,
         index_name=None,
+        column_numbers=None,
     )
 
 
@@ -230,6 +245,8 @@ def _named(table: Table, path: Path) -> Table:
     """The table with the names of its columns from a file."""
     if table.column_names is not None:
         raise DataFileError("has names of its columns already", "leave out --names")
+    if path.is_dir():
+        raise DataFileError("is a folder", "give a file with one name on each line", file=path)
     if not path.is_file():
         raise _missing(path)
     try:
@@ -258,5 +275,6 @@ def _without_columns(table: Table, options: Options) -> Table:
         table,
         values=table.values[:, kept],
         column_names=None if names is None else [names[j] for j in kept],
+        column_numbers=[j + 1 for j in kept],
         image_shape=None,
     )

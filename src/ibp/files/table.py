@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,8 @@ class Table:
     guesses : tuple of str
         What was guessed of the file and might be otherwise, a sentence each, with the option of the
         command line that undoes it.
+    column_numbers : list of int or None
+        Which columns of the file these are, counted from 1; None if they are all of it.
     """
 
     values: Any
@@ -35,6 +38,7 @@ class Table:
     source: str = ""
     index_name: str | None = None
     guesses: tuple[str, ...] = ()
+    column_numbers: list[int] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -43,11 +47,28 @@ class Table:
         return int(n_rows), int(n_columns)
 
     @property
+    def numbers(self) -> Sequence[int]:
+        """The numbers that the columns have in the file, as options take them."""
+        return self.column_numbers or range(1, self.shape[1] + 1)
+
+    @property
+    def labels(self) -> list[str]:
+        """What to call the columns: by name, or by number in the file."""
+        return named_columns(self.column_names, self.numbers)
+
+    @property
     def n_missing(self) -> int:
         """Number of missing entries."""
         import numpy as np
 
         return sum(int(np.isnan(values).sum()) for _, values in pieces(self.values))
+
+
+def named_columns(names: Sequence[str] | None, numbers: Sequence[int]) -> list[str]:
+    """Columns by name; one without a name by its number."""
+    if names is None:
+        return [f"column {number}" for number in numbers]
+    return [name or f"column {number}" for name, number in zip(names, numbers, strict=True)]
 
 
 def pieces(values: Any) -> Any:

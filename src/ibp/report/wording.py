@@ -525,20 +525,21 @@ def _fit_again(facts: Facts, options: str) -> str:
     label, card = facts.label, CARDS.get(facts.method)
     if label is None and card is not None and DEFAULT_METHOD not in card.labels:
         label = next(iter(card.labels))
-    method = f"--method {label}" if label else ""
-    limit = ""
-    if facts.limit is not None and "--components" not in options:
-        limit = f"--components {facts.limit}"
+    arguments = _read(facts)
+    if facts.image_shape is not None:
+        arguments += ["--image-shape", "{}x{}".format(*facts.image_shape)]
+    if label:
+        arguments += ["--method", label]
     preset = None if card is None else card.labels.get(label or DEFAULT_METHOD)
     usual = "binary" if preset is None else preset.settings.get("codes", "binary")
-    codes = "" if facts.codes_setting in (None, usual) else f"--codes {facts.codes_setting}"
-    output = "-o model.ibp"
+    if facts.codes_setting not in (None, usual):
+        arguments += ["--codes", str(facts.codes_setting)]
+    if facts.limit is not None and "--components" not in options:
+        arguments += ["--components", str(facts.limit)]
+    arguments += [*options.split(), "-o", facts.model_file or "model.ibp"]
     if facts.model_file is not None:  # which is there by now
-        output = f"-o {shlex.quote(facts.model_file)} --force"
-    command = _command("ibp fit", *_read(facts))
-    if facts.image_shape is not None:
-        command += " --image-shape {}x{}".format(*facts.image_shape)
-    return " ".join(f"{command} {method} {codes} {limit} {options} {output}".split())
+        arguments.append("--force")
+    return _command("ibp fit", *arguments)
 
 
 def _read(facts: Facts) -> list[str]:
