@@ -303,12 +303,12 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         if result.interrupted:  # which an exception tells
             return
         if self.tol > 0 and result.ending in ("max_iter", "time_limit"):
-            limit = "max_iter" if result.ending == "max_iter" else "time_limit"
             within = counted(self.n_iter_, "sweep")
-            if limit == "time_limit":
+            if result.ending == "time_limit":
                 within = f"{self.time_limit:g} s, which were enough for {within}"
             self._warn(
-                f"No convergence within {within}; increase {limit} or tol.", NotConvergedWarning
+                f"No convergence within {within}; increase {result.ending} or tol.",
+                NotConvergedWarning,
             )
         if self.n_components_ == 0 and result.ending in ("converged", "max_iter"):
             remedy = "" if self.learn_hyperparameters else "set learn_hyperparameters=True, "

@@ -240,8 +240,8 @@ converged_, ending_, n_samples_fit_, restart_evidence_, restart_n_components_, \
 restart_kept_, restart_similarity_, notes_
         As in `ibp.MEIBP`.
     history_ : dict of ndarrays
-        As in `ibp.MEIBP`, ``evidence`` being the log of the joint probability; further alpha,
-        noise_std and factor_std.
+        As in `ibp.MEIBP`, ``evidence`` being that log of the joint density after each sweep;
+        further alpha, noise_std and factor_std.
     trace_ : dict of ndarrays
         The part of it that describes the chain.
 
