@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ibp.reproduce import pages, synthetic
-from ibp.reproduce.fits import Fit, fit_cell, run_fit
+from ibp.reproduce.fits import Fit, fit_cell, fit_of, run_fit
 from ibp.reproduce.protocols import PUBLISHED, SHIPPED, is_unbounded
 from ibp.reproduce.running import restarts
 from ibp.reproduce.study import Cell, Options, Outcome, Page, Results, Study
@@ -49,16 +49,7 @@ def run(cell: Cell, options: Options) -> Outcome:
     blocks = {"block_size": BLOCK_SIZE} if label == "meibp" else {}
     n_samples, _, k = _size(options)
     start = synthetic.start_of(given["protocol"], label, n_samples, k, given["seed"])
-    fit = Fit(
-        given["protocol"],
-        label,
-        given["n_components"],
-        given["seed"],
-        given["time_limit"],
-        changes=blocks | start,
-        remarks=blocks,
-    )
-    return run_fit(fit, task)
+    return run_fit(fit_of(cell, changes=blocks | start, remarks=blocks), task)
 
 
 def draw(figure: Any, results: Results) -> None:

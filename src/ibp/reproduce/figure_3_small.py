@@ -15,6 +15,7 @@ from ibp.reproduce.fits import (
     begun_earlier,
     fit_after,
     fit_cell,
+    fit_of,
     fit_unscored,
     run_fit,
 )
@@ -104,14 +105,8 @@ def run(cell: Cell, options: Options) -> Outcome:
     given = cell.parameters
     if given["label"] == synthetic.TRUTH:
         return synthetic.run_truth(task, truth)
-    fit = Fit(
-        given["protocol"],
-        given["label"],
-        given["n_components"],
-        given["seed"],
-        given["time_limit"],
-        span=given["span"],
-        condition=given["condition"],
+    fit = fit_of(
+        cell,
         shift=given["condition"] not in (AS_MADE, BOTH, LONG_BOTH),
         changes=_start(given, task, _size(options)[2]),
     )

@@ -251,3 +251,9 @@ def fit_cell(fit: Fit, **more: Any) -> Cell:
         **more,
     }
     return Cell(name, parameters, seconds=fit.time_limit * (1.1 if fit.span else 0.6))
+
+
+def fit_of(cell: Cell, **more: Any) -> Fit:
+    """What a cell that `fit_cell` made asks for."""
+    asked = ("protocol", "label", "n_components", "seed", "time_limit", "span", "condition")
+    return Fit(**{name: cell.parameters[name] for name in asked}, **more)

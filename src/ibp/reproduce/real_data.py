@@ -13,7 +13,7 @@ import numpy as np
 from ibp.errors import InvalidValueError
 from ibp.evaluate import HeldOut
 from ibp.reproduce import pages, paper, pictures
-from ibp.reproduce.fits import Fit, Task, fit_after, fit_cell, run_fit
+from ibp.reproduce.fits import Fit, Task, fit_after, fit_cell, fit_of, run_fit
 from ibp.reproduce.protocols import PUBLISHED, SHIPPED
 from ibp.reproduce.running import CUT, restarts
 from ibp.reproduce.study import Cell, Claim, Options, Outcome, Page, Results, Study, all_of, greater
@@ -151,15 +151,7 @@ class RealSet:
         given = cell.parameters
         task = _task(self, given["version"], options)
         blocks = {"block_size": BLOCK_SIZE} if given["label"] == "meibp" else {}
-        fit = Fit(
-            given["protocol"],
-            given["label"],
-            given["n_components"],
-            given["seed"],
-            given["time_limit"],
-            changes=blocks,
-            remarks=blocks,
-        )
+        fit = fit_of(cell, changes=blocks, remarks=blocks)
         if fit.label == "meibp+aibp":
             return fit_after("meibp", fit, task, {"block_size": BLOCK_SIZE})
         return run_fit(fit, task)
