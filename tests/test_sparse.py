@@ -426,7 +426,7 @@ def matrix(n, d, stored, rng):
 rng = np.random.default_rng(0)
 small = matrix(3000, 50, 20000, rng)
 MEIBP(5, max_iter=2, tol=0, random_state=0).fit(small).score(small)  # compiled from here on
-S = matrix(200_000, 5000, 1_000_000, rng)
+S = matrix(100_000, 5000, 500_000, rng)
 before = peak()
 model = MEIBP(CHANGES, max_iter=2, tol=0, random_state=0).fit(S)
 model.transform(S), model.score_samples(S[:20_000]), model.impute(S)
@@ -450,5 +450,5 @@ def test_memory_follows_what_is_stored(changes):
     )
     assert finished.returncode == 0, finished.stderr
     growth = float(finished.stdout.split()[0])
-    # As a dense matrix of single precision it would take 3815 MiB.
+    # As a dense matrix of single precision it would take 1907 MiB.
     assert growth < 300
