@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_info
 
 import ibp
 from ibp import MEIBP, stopping
+from ibp.clock import processor_time
 from ibp.data import Observations
 from ibp.errors import FitInterrupted
 from ibp.loop import Progress, Stopwatch, deferred_interrupt, run
@@ -571,3 +572,15 @@ def test_what_is_said_of_tol_is_what_ends_a_fit(data):
     assert model.ending_ == "converged"  # though no change is below 0
     assert "1e-9" in MEIBP.__doc__ and stopping.LEAST_CHANGE == 1e-9
     assert "1e-9" in (Path(__file__).parents[1] / "docs" / "mathematics.md").read_text()
+
+
+def test_processor_time_leaves_out_what_others_take():
+    with processor_time():
+        stopwatch = Stopwatch(0.05)
+    on_the_wall = Stopwatch(0.05)
+    time.sleep(0.1)
+    assert on_the_wall.expired()
+    assert not stopwatch.expired()
+    while not stopwatch.expired():  # work counts
+        sum(range(1000))
+    assert stopwatch.seconds() < on_the_wall.seconds()

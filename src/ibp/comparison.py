@@ -24,6 +24,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_array
 
+from ibp.clock import present_clock
 from ibp.errors import FitInterrupted, InvalidValueError
 from ibp.evaluate import HeldOut
 from ibp.loop import Progress
@@ -235,7 +236,8 @@ class Recorder:
         self.record = record
         self.score = score
         self.told = told
-        self.started = time.perf_counter()
+        self.clock = present_clock()
+        self.started = self.clock()
         self.own_seconds = 0.0
         self.on_the_clock = on_the_clock
         self.next_sweep = 1
@@ -252,13 +254,13 @@ class Recorder:
             self.enter(progress.iteration, progress.fitted_model)
         if self.told is not None:
             score = self.record.log_likelihood[-1] if due else None
-            seconds = time.perf_counter() - self.started - self.own_seconds
+            seconds = self.clock() - self.started - self.own_seconds
             return self.told(progress, seconds, score)
         return None
 
     def enter(self, sweep: int, fitted_model: Callable[[], Any]) -> None:
         """Score what a fit that ended now would know."""
-        now = time.perf_counter()
+        now = self.clock()
         common, own = self.score(fitted_model())
         self.record.sweeps.append(sweep)
         self.record.seconds.append(now - self.started - self.own_seconds)
@@ -267,7 +269,7 @@ class Recorder:
         self.next_sweep = sweep + 1
         if sweep >= SWEEPS_SCORED:
             self.next_sweep = int(np.ceil(SWEEP_RATIO * sweep))
-        self.own_seconds += time.perf_counter() - now
+        self.own_seconds += self.clock() - now
 
 
 def zero_minimum_shift(model: Any, X: npt.NDArray[np.floating]) -> float:

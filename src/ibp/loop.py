@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from ibp import stopping
 from ibp.blas import single_threaded_blas
+from ibp.clock import present_clock
 from ibp.data import Observations
 from ibp.methods.base import Method, SweepRecord, ThoroughMethod, UnitingMethod
 from ibp.methods.context import Context
@@ -123,13 +123,14 @@ class Stopwatch:
     """Counts the seconds since the fit began, and knows whether the time limit has passed."""
 
     def __init__(self, limit: float | None) -> None:
-        self.started = time.perf_counter()
+        self.clock = present_clock()
+        self.started = self.clock()
         self.limit = limit
         self.uncounted = 0.0  # seconds that the limit does not count
 
     def seconds(self) -> float:
         """Return the time since the fit began."""
-        return time.perf_counter() - self.started
+        return self.clock() - self.started
 
     def expired(self) -> bool:
         """Whether the time limit has passed."""

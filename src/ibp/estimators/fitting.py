@@ -6,7 +6,6 @@ state (`_keep_state`); the rest is here.
 
 from __future__ import annotations
 
-import time
 import warnings
 from abc import abstractmethod
 from copy import copy
@@ -21,6 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from ibp.blas import single_threaded_blas
+from ibp.clock import present_clock
 from ibp.data import ColumnUnits, Observations, RowSource, Summary, summarize
 from ibp.errors import (
     EndingWarning,
@@ -212,11 +212,12 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         # Loads the compiler, which is not needed before.
         from ibp.compiled import compilation_noticed, compilation_reported
 
-        started = time.perf_counter()
+        clock = present_clock()
+        started = clock()
         method = self._method(observations)
         time_limit = self.time_limit
         if time_limit is not None:  # a start from another method has taken its part
-            time_limit = max(0.0, time_limit - (time.perf_counter() - started))
+            time_limit = max(0.0, time_limit - (clock() - started))
         broken_off = getattr(method.start, "interrupted", False)
         if broken_off:
             time_limit = 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ibp.clock import present_clock
 from ibp.reproduce import pages, paper, pictures
 from ibp.reproduce.protocols import PUBLISHED, SHIPPED
 from ibp.reproduce.study import Cell, Claim, Options, Outcome, Page, Results, Study, all_of, greater
@@ -177,9 +177,10 @@ def _compile() -> None:
 
 
 def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    started = time.perf_counter()
+    clock = present_clock()
+    started = clock()
     result = call()
-    return result, time.perf_counter() - started
+    return result, clock() - started
 
 
 def draw(figure: Any, results: Results) -> None:

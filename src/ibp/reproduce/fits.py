@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from ibp.clock import present_clock
 from ibp.comparison import STD_FRACTION, ComparedFit, fit_scored, warm_up
 from ibp.evaluate import HeldOut
 from ibp.loop import Progress
@@ -190,11 +190,12 @@ def fit_unscored(fit: Fit, task: Task, **changes: Any) -> tuple[Any, float]:
     held_out = fit.data(task, model)
     _warm_up_once(fit, model, held_out)
     training = held_out.training
-    started = time.perf_counter()
+    clock = present_clock()
+    started = clock()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(training)
-    return model, time.perf_counter() - started
+    return model, clock() - started
 
 
 def fit_after(label: str, fit: Fit, task: Task, changes: Mapping[str, Any]) -> Outcome:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ibp.blas import single_threaded_blas
+from ibp.clock import processor_time
 from ibp.errors import InputError
 from ibp.reproduce.study import Cell, Options, Outcome, Results, Study, study_of
 from ibp.reproduce.tables import (
@@ -250,7 +251,7 @@ def _leave_interrupts() -> None:
 def work(name: str, cell: Cell, options: Options) -> tuple[Outcome, float]:
     """Run a cell of a study, on one thread; its outcome and its seconds."""
     started = time.perf_counter()
-    with single_threaded_blas():
+    with single_threaded_blas(), processor_time():
         outcome = study_of(name).run(cell, options)
     if any(row.get("ending") == "interrupted" for row in outcome.runs):
         raise KeyboardInterrupt
