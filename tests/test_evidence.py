@@ -154,6 +154,33 @@ def test_removal_gains_are_differences_of_the_bound(seed, missing, prior):
 
 
 @given(seed=seeds, missing=missing_kinds)
+def test_what_is_lost_without_two_features_is_a_difference_of_likelihoods(seed, missing):
+    observations, Z, statistics, factors, hyper = random_state_parts(seed, missing)
+
+    def likelihood(*features):
+        keep = ~np.isin(np.arange(3), features)
+        parts = Z[:, keep], statistics.select(keep), factors.select(keep)
+        return bound(observations, *parts, hyper, "shifted").likelihood
+
+    lost = bound_of(observations, Z, statistics, factors, hyper, "shifted").lost_together(
+        np.arange(3)
+    )
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        expected = likelihood(i) + likelihood(j) - likelihood() - likelihood(i, j)
+        assert lost[i, j] == pytest.approx(expected, rel=1e-6, abs=1e-7)
+
+
+@given(seed=seeds, missing=missing_kinds)
+def test_features_go_together_as_long_as_each_gains(seed, missing):
+    observations, Z, statistics, factors, hyper = random_state_parts(seed, missing)
+    whole = bound_of(observations, Z, statistics, factors, hyper, "shifted")
+    lost = whole.lost_together(np.arange(3))
+    assert whole.superfluous(np.array([1.0, 2.0, -1.0]) * 1e9).tolist() == [1, 0]
+    gains = np.array([lost[0, 1] + 1.0, 0.5 * lost[0, 1], -1.0])  # the second not after the first
+    assert whole.superfluous(gains).tolist() == [0]
+
+
+@given(seed=seeds, missing=missing_kinds)
 def test_training_likelihood_is_that_of_the_entries(seed, missing):
     observations, Z, statistics, factors, hyper = random_state_parts(seed, missing)
     if observations.n_observed == 0:

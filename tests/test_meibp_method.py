@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ibp import MEIBP
 from ibp.data import Observations, all_rows
 from ibp.kernels import factors as factor_kernels
 from ibp.kernels.column_hashes import column_hashes
@@ -268,6 +269,27 @@ def test_a_useless_feature_is_removed():
     assert n_cleared == useless.sum()
     np.testing.assert_array_equal(state.assignments, Z)  # the order of origin is kept
     assert method.evidence(context, state).total > before
+
+
+def test_several_superfluous_features_go_at_once(monkeypatch):
+    rng = np.random.default_rng(0)
+    A = np.array([[2.0, 2, 0, 0, 0, 0], [0, 0, 2, 2, 0, 0]])
+    Z = (rng.random((80, 2)) < 0.5).astype(np.uint8)
+    X = Z @ A + 0.3 * rng.normal(size=(80, 6))
+    useless = (rng.random((80, 3)) < 0.5).astype(np.uint8)
+    start = {"Z": np.hstack([Z, useless]).astype(float)}
+    monkeypatch.setattr(MEIBPMethod, "update_rows", lambda *arguments: (0, 0))
+    leaving = []
+    superfluous = Bound.superfluous
+
+    def told(self, gains):
+        leaving.append(superfluous(self, gains).tolist())
+        return np.array(leaving[-1])
+
+    monkeypatch.setattr(Bound, "superfluous", told)
+    model = MEIBP(init=start, moves=False, random_state=0).fit(X)
+    np.testing.assert_array_equal(model.assignments_, Z)
+    assert len(leaving[0]) > 1
 
 
 def test_a_removal_whose_gain_was_rounding_is_taken_back(monkeypatch):

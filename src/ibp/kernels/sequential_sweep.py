@@ -101,6 +101,7 @@ def sweep_rows(schedule, data, layout, intercept, assignments, sums, context, se
         np.empty((n_prepared, n_components), dtype=np.int64),
         np.empty((n_prepared, n_components, n_components)),
         np.empty((n_prepared, n_components, n_components)),
+        np.empty((n_prepared, n_components, n_components)),
         np.empty((n_prepared, 2, n_components)),
     )
 

@@ -184,6 +184,7 @@ def space_for_preparations(n_forms: int, k: int) -> Preparation:
         np.empty((n_forms, k), dtype=np.int64),
         np.empty((n_forms, k, k)),
         np.empty((n_forms, k, k)),
+        np.empty((n_forms, k, k)),
         np.empty((n_forms, 2, k)),
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -211,6 +212,37 @@ class Bound:
             error_change += np.einsum("kd,kd->k", own, mean**2 - self.factors.variance)
             likelihood = -0.5 * self.hyperparameters.noise_precision.mean * error_change
         return np.asarray(likelihood + self.feature_costs())
+
+    def superfluous(self, gains: FloatArray) -> npt.NDArray[np.intp]:
+        """Features that may go at once, by what the bound gains without each; the best one first.
+
+        A feature is added to those before it as long as it gains more than is `lost_together`.
+        """
+        candidates = np.argsort(-gains, kind="stable")[: np.count_nonzero(gains > 0.0)]
+        lost, left = self.lost_together(candidates), gains[candidates]
+        chosen = []
+        for i in range(candidates.size):
+            if left[i] > 0.0:
+                chosen.append(i)
+                left = left - lost[i]
+        return np.asarray(candidates[chosen])
+
+    def lost_together(self, features: npt.NDArray[np.intp]) -> FloatArray:
+        """What the likelihood loses without two features beyond what it does without either.
+
+        Errors add up where rows have both: sum over d of E[tau_d] (Z'Z)_ij E[a_id] E[a_jd], with
+        all else unchanged. Where intercept and noise answer it is less.
+        """
+        mean = self.factors.mean[features]
+        weighted = mean * self.hyperparameters.noise_precision.mean
+        lost = np.zeros((features.size, features.size))
+        for gram, (first, last) in zip(
+            self.statistics.gram, pairwise(self.observations.layout.group_start), strict=True
+        ):
+            lost += gram[np.ix_(features, features)] * (
+                weighted[:, first:last] @ mean[:, first:last].T
+            )
+        return lost
 
     def feature_costs(self) -> FloatArray:
         """What the bound pays for each feature beside what it does for the likelihood."""

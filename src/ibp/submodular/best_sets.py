@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ibp.compiled import inlined, inner_kernel
+from ibp.submodular.exact import solve_for_target
 from ibp.submodular.marginals import rounding_noise, start_marginals
 from ibp.submodular.records import Marginals
 
@@ -220,19 +221,16 @@ def list_tree(terms, prepared, best_sets, n_found, best, limits, space):
     """
     margin, budget, stop_when_full = limits.margin, limits.node_budget, limits.stop_when_full
     linear = terms.linear
-    shift, order, ordered = prepared.shift, prepared.order, prepared.ordered
+    order, ordered = prepared.order, prepared.ordered
     factor, later = prepared.factor, prepared.later
     numbers, flags = space.numbers, space.flags
     n = linear.shape[0]
     alike = n * rounding_noise(terms)
     target = numbers[2 * n + 2]
     reachable = numbers[2 * n + 3]
+    solve_for_target(linear, prepared, target)
     reachable[0] = 0.0
     for i in range(n):
-        entry = linear[order[i]] + 0.5 * shift[0]
-        for k in range(i):
-            entry -= factor[i, k] * target[k]
-        target[i] = entry / factor[i, i]
         reachable[i + 1] = reachable[i] + 0.5 * target[i] ** 2
     offset = numbers[: n + 1]
     marginal = numbers[n + 1 : 2 * n + 2]

@@ -46,9 +46,10 @@ def prepare(quadratic, prepared):
 
     Decisions go from the last element to the first, and the earlier ones should be the surer ones:
     those with a large diagonal of R. So the factorisation takes the smallest pivot left, always.
+    Rows of R are made as wholes, so that the innermost loop is one over neighbours.
     """
     shift, order, ordered = prepared.shift, prepared.order, prepared.ordered
-    factor, later = prepared.factor, prepared.later
+    factor, transposed, later = prepared.factor, prepared.transposed, prepared.later
     n = quadratic.shape[0]
     shift[0] = suggested_shift(quadratic)
     pivot = np.empty(n)
@@ -62,25 +63,50 @@ def prepare(quadratic, prepared):
                 smallest = j
         order[i], order[smallest] = order[smallest], order[i]
         pivot[i], pivot[smallest] = pivot[smallest], pivot[i]
+        row, rest = transposed[i, i + 1 :], pivot[i + 1 :]
+        for j in range(n - i - 1):
+            row[j] = quadratic[order[i], order[i + 1 + j]]
         for k in range(i):
-            factor[i, k], factor[smallest, k] = factor[smallest, k], factor[i, k]
+            transposed[i, k] = 0.0
+            above = transposed[k]
+            above[i], above[smallest] = above[smallest], above[i]
+            times, above = above[i], above[i + 1 :]
+            for j in range(n - i - 1):
+                row[j] -= times * above[j]
         # In exact arithmetic no pivot is below the shift.
-        factor[i, i] = np.sqrt(max(pivot[i], 0.5 * shift[0]))
-        for j in range(i + 1, n):
-            factor[i, j] = 0.0
-            entry = quadratic[order[i], order[j]]
-            for k in range(i):
-                entry -= factor[i, k] * factor[j, k]
-            factor[j, i] = entry / factor[i, i]
-            pivot[j] -= factor[j, i] ** 2
+        diagonal = np.sqrt(max(pivot[i], 0.5 * shift[0]))
+        transposed[i, i] = diagonal
+        for j in range(n - i - 1):
+            row[j] /= diagonal
+            rest[j] -= row[j] ** 2
     for i in range(n):
         later[0, i] = 0.0
         later[1, i] = 0.0
         for j in range(n):
+            factor[i, j] = transposed[j, i]
             ordered[i, j] = quadratic[order[i], order[j]]
             if j < i:
                 later[0, i] += max(ordered[i, j], 0.0)
                 later[1, i] += min(ordered[i, j], 0.0)
+
+
+@inlined
+def solve_for_target(linear, prepared, target):
+    """Fill in the y of R'y = w, which is w with half of the shift added.
+
+    By columns of R', each of which is subtracted as a whole: a sum along its rows would wait for
+    every addition before the next.
+    """
+    shift, order, transposed = prepared.shift, prepared.order, prepared.transposed
+    n = linear.shape[0]
+    for i in range(n):
+        target[i] = linear[order[i]] + 0.5 * shift[0]
+    for k in range(n):
+        target[k] /= transposed[k, k]
+        times = target[k]
+        rest, row = target[k + 1 : n], transposed[k, k + 1 :]
+        for i in range(n - k - 1):
+            rest[i] -= row[i] * times
 
 
 @inlined
@@ -89,14 +115,10 @@ def nearest_plane(linear, prepared, chosen, space):
 
     Groups are left out of account.
     """
-    shift, order, factor = prepared.shift, prepared.order, prepared.factor
+    order, factor = prepared.order, prepared.factor
     n = linear.shape[0]
     target = space.numbers[0]
-    for i in range(n):
-        entry = linear[order[i]] + 0.5 * shift[0]
-        for k in range(i):
-            entry -= factor[i, k] * target[k]
-        target[i] = entry / factor[i, i]
+    solve_for_target(linear, prepared, target)
     for k in range(n - 1, -1, -1):
         chosen[order[k]] = 1 if target[k] > 0.5 * factor[k, k] else 0
         if chosen[order[k]]:
@@ -126,7 +148,7 @@ def sphere_search(terms, prepared, chosen, value, budget, noise, space):
     visited and whether the search ended before the budget.
     """
     linear, group, group_values = terms.linear, terms.group, terms.group_values
-    shift, order, ordered = prepared.shift, prepared.order, prepared.ordered
+    order, ordered = prepared.order, prepared.ordered
     factor, later = prepared.factor, prepared.later
     numbers, flags = space.numbers, space.flags
     n = linear.shape[0]
@@ -134,12 +156,9 @@ def sphere_search(terms, prepared, chosen, value, budget, noise, space):
     # Everything below is in decision order; level k decides element order[k].
     target = numbers[2 * n + 2]  # y of R'y = w
     reachable = numbers[2 * n + 3]  # sum of y_i^2 / 2 over the levels i < k, all undecided
+    solve_for_target(linear, prepared, target)
     reachable[0] = 0.0
     for i in range(n):
-        entry = linear[order[i]] + 0.5 * shift[0]
-        for k in range(i):
-            entry -= factor[i, k] * target[k]
-        target[i] = entry / factor[i, i]
         reachable[i + 1] = reachable[i] + 0.5 * target[i] ** 2
 
     member = np.empty(n, dtype=np.int64)

@@ -119,18 +119,25 @@ def complement_value(terms, chosen, gains, scratch):
 
 
 @inlined
-def best_exchange(terms, chosen, marginals, least):
+def best_exchange(terms, chosen, marginals, least, of_unchosen):
     """The exchange of a chosen for an unchosen element that gains most, and more than ``least``.
 
-    Returns (gain, element out, element in), with elements -1 if there is none.
+    Returns (gain, element out, element in), with elements -1 if there is none. Without groups most
+    elements are found to have no such partner by the largest of their gains, several partners at a
+    time; ``of_unchosen`` (K numbers) is work space.
     """
     quadratic, group, gains = terms.quadratic, terms.group, marginals.gains
     n = chosen.shape[0]
+    has_groups = terms.group_values.shape[0] > 0
+    for j in range(n):
+        of_unchosen[j] = -np.inf if chosen[j] else gains[j]
     best_gain = least
     best_out = NONE
     best_in = NONE
     for i in range(n):
         if not chosen[i]:
+            continue
+        if not has_groups and not largest_sum(of_unchosen, gains[i], quadratic[i]) > best_gain:
             continue
         gain_out = gain_of_removing(i, terms, marginals)
         for j in range(n):
@@ -146,6 +153,32 @@ def best_exchange(terms, chosen, marginals, least):
                 best_out = i
                 best_in = j
     return best_gain, best_out, best_in
+
+
+@inlined
+def largest_sum(first, less, second):
+    """The largest of ``first - less + second``.
+
+    Four at a time: none waits for the comparison before it.
+    """
+    n = first.shape[0]
+    a, b, c, d = -np.inf, -np.inf, -np.inf, -np.inf
+    for block in range(n // 4):
+        j = 4 * block
+        w = first[j] - less + second[j]
+        x = first[j + 1] - less + second[j + 1]
+        y = first[j + 2] - less + second[j + 2]
+        z = first[j + 3] - less + second[j + 3]
+        a = w if w > a else a
+        b = x if x > b else b
+        c = y if y > c else c
+        d = z if z > d else d
+    for j in range(n - n % 4, n):
+        w = first[j] - less + second[j]
+        a = w if w > a else a
+    a = b if b > a else a
+    c = d if d > c else c
+    return c if c > a else a
 
 
 @inner_kernel
@@ -171,7 +204,7 @@ def local_search(terms, chosen, search, space):
             break
         if search.exchange:
             least = max(noise, rate * (value - floor))
-            gain, leaving, entering = best_exchange(terms, chosen, marginals, least)
+            gain, leaving, entering = best_exchange(terms, chosen, marginals, least, space.gains[1])
             n_chosen = 0
             for k in range(n):
                 n_chosen += np.int64(chosen[k])

@@ -31,7 +31,9 @@ class Preparation(NamedTuple):
     shift: np.ndarray  # (1,), what is added to the diagonal
     order: np.ndarray  # (K,), the order of decisions
     ordered: np.ndarray  # (K, K), W in that order
-    factor: np.ndarray  # (K, K), R' with its rows side by side, R'R = W + shift I
+    # (K, K) each: R' and R with their rows side by side, R'R = W + shift I.
+    factor: np.ndarray
+    transposed: np.ndarray
     # (2, K), sums of the positive and of the negative W_kj over the elements decided after k.
     later: np.ndarray
 
@@ -70,6 +72,7 @@ def space_for_preparation(n):
         np.zeros(n, dtype=np.int64),
         np.zeros((n, n)),
         np.zeros((n, n)),
+        np.zeros((n, n)),
         np.zeros((2, n)),
     )
 
@@ -82,6 +85,7 @@ def preparation_of(form, stacked):
         stacked.order[form],
         stacked.ordered[form],
         stacked.factor[form],
+        stacked.transposed[form],
         stacked.later[form],
     )
 

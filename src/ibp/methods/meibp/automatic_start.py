@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -221,6 +222,11 @@ class Trial:
             observations.n_samples,
         )
 
+    @cached_property
+    def values(self) -> Any:
+        """The sample, as components are sought in it."""
+        return self.context.observations.in_memory()
+
     @property
     def has_all_rows(self) -> bool:
         """Whether the sample is all there is."""
@@ -238,19 +244,17 @@ class Trial:
         With one noise for all columns the principal directions tell as well.
         """
         context = self.context
-        values = context.observations.in_memory()
-        if not context.observations.has_units or issparse(values):
+        if not context.observations.has_units or issparse(self.values):
             return None
         return directions_above_noise(
-            values, most, context.rng, context.executor, context.should_stop
+            self.values, most, context.rng, context.executor, context.should_stop
         )
 
     def spectral_codes(self, n_components: int | None, most: int) -> SpectralCodes:
         """Two-valued components of the sample."""
         context = self.context
-        values = context.observations.in_memory()
         return spectral_codes(
-            values,
+            self.values,
             n_components,
             max_components=most,
             rng=context.rng,
