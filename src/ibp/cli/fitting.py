@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 import warnings
 from datetime import datetime
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ibp.cli.data import places_named
 from ibp.cli.progress import Reporter, Sweep
+from ibp.cli.startup import end_of_loading
 from ibp.cli.words import listed, number
 from ibp.errors import FitInterrupted, InputError, InvalidValueError, UnequalScalesWarning
 from ibp.registry import METHODS
@@ -161,7 +161,7 @@ def fit_table(
     n_rows, n_columns = table.shape
     reporter.stage(f"Fitting {table.source}: {n_rows:,} x {n_columns:,}, {method}")
     estimator.set_params(callbacks=_Teller(reporter, held_out, estimator))
-    gc.enable()  # which loading went without
+    end_of_loading()
     started = time.perf_counter()
     with places_named(table), compilation_reported(reporter.compiling):
         if image_shape is not None:  # pixels have one unit, though some hardly vary
