@@ -617,6 +617,13 @@ def test_a_matrix_beyond_memory(tmp_path, monkeypatch):
     assert "does not fit into memory: 2 rows of 2 columns take 32 bytes" in refusal(
         tmp_path / "data.parquet"
     )
+    head = "%%MatrixMarket matrix"
+    (tmp_path / "data.mtx").write_text(f"{head} array real general\n1 2\n3\n4\n")
+    assert "does not fit into memory: 1 row of 2 columns take 16 bytes" in refusal(
+        tmp_path / "data.mtx"
+    )
+    (tmp_path / "data.mtx").write_text(f"{head} coordinate real symmetric\n9 9 2\n1 1 3\n2 1 4\n")
+    assert "does not fit into memory: its 2 entries take 64 bytes" in refusal(tmp_path / "data.mtx")
     monkeypatch.setattr(np.lib.format, "open_memmap", fail)
     sentence = refusal(tmp_path / "data.npy")
     assert "data.npy (152 bytes) does not fit into memory" in sentence

@@ -275,6 +275,11 @@ class RestartAgreement:
         return self._in_most(CAME_BACK)
 
     @property
+    def n_came_back(self) -> int | None:
+        """How many features came back; None if the fit was not repeated."""
+        return int(self.came_back.sum()) if self.n_restarts > 1 else None
+
+    @property
     def in_part(self) -> npt.NDArray[np.bool_]:
         """Which came back in part only, in more than half of the other restarts."""
         return self._in_most(IN_PART) & ~self.came_back

@@ -28,7 +28,8 @@ from ibp.registry import CARDS, card_of, class_names
 # Squares of larger numbers leave the range of double precision when they are added up.
 LARGEST = 1e100
 SMALLEST = 1e-100
-VARIANCE_RATIO = 1e4
+# The largest spread of a column, in parts of the smallest, that one noise level can serve.
+FURTHEST_SPREADS = 100.0
 # Kinds of types: truth values, integers and floating numbers.
 NUMBERS = "biuf"
 
@@ -184,17 +185,35 @@ def warn_about_data(
             **_first(lambda values: values < 0, source, X),
         )
         warnings.warn(negative, stacklevel=level_of_user())
-    if one_unit and summary.variance_ratio > VARIANCE_RATIO:
-        ratio = summary.variance_ratio
+    apart = spreads_apart(summary.variances) if one_unit else None
+    if apart is not None:
         unequal = UnequalScalesWarning(
-            f"The variances of X's columns differ by a factor of {ratio:.0e} (largest in {PLACE})"
-            ". One noise level serves all columns, so the large ones will decide the fit",
+            f"The variances of X's columns differ by a factor of {apart**2:.0e} (largest in "
+            f"{PLACE}). One noise level serves all columns, so the large ones will decide the fit",
             "If they are in different units, divide each by its standard deviation or maximum, "
             'or let each have its own noise level where the estimator has noise="per_column"',
             columns=[int(np.argmax(summary.variances))],
             names=_get_feature_names(X),
         )
         warnings.warn(unequal, stacklevel=level_of_user())
+
+
+def spreads_apart(variances: Any) -> float | None:
+    """How many times the smallest spread of a column the largest is, if one noise is not for both.
+
+    Columns that do not vary do not count.
+    """
+    varying = np.asarray(variances)[np.asarray(variances) > 0]
+    apart = float(np.sqrt(varying.max() / varying.min())) if varying.size else 1.0
+    return apart if apart > FURTHEST_SPREADS else None
+
+
+def spreads_too_far_apart(model: Any, variances: Any, *, images: bool) -> float | None:
+    """The same for a fitted model; None if each column has its own noise, or all have one unit.
+
+    That is so of the pixels of ``images``, though some hardly vary.
+    """
+    return None if images or np.ndim(model.noise_std_) else spreads_apart(variances)
 
 
 def level_of_user() -> int:

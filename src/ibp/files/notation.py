@@ -21,6 +21,9 @@ GROUPED = {
     ",": re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?", re.ASCII),
 }
 OTHER = {".": ",", ",": "."}
+# Why a cell has no value although it is a number.
+NOT_FINITE = "is not finite"
+TOO_LARGE = "is too large"
 
 
 class Notation(NamedTuple):
@@ -51,13 +54,13 @@ class Notation(NamedTuple):
             one, zero = cell in (*TRUE, "1"), cell in (*FALSE, "0")
             return float(one) if one or zero else "is neither TRUE nor FALSE as the cells above it"
         if INFINITE.fullmatch(cell):
-            return "is not finite"
+            return NOT_FINITE
         if not self._matches(cell):
             return "is not a number"
         if self.grouped:
             cell = cell.replace(OTHER[self.decimal], "")
         number = float(cell.replace(",", "."))
-        return number if math.isfinite(number) else "is too large"
+        return number if math.isfinite(number) else TOO_LARGE
 
     def _matches(self, cell: str) -> bool:
         if NUMBER[self.decimal].fullmatch(cell) is not None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
-from ibp.errors import DataFileError, counted
+from ibp.errors import PLACE, DataFileError, counted
 from ibp.files.columns import FileSummary
 from ibp.files.options import Options, kept_columns
 from ibp.files.table import Table
@@ -128,20 +128,24 @@ def read_table(
     kind = _kind(path)
     if name is None:
         name = path.resolve().name if path.is_dir() else path.name
+    told: tuple[str, ...] = ()
     try:
-        from ibp.files.checks import check_table
+        from ibp.files.checks import check_names, check_table
 
         module = importlib.import_module(f"ibp.files.{kind}")
         table = dataclasses.replace(module.read(path, options), source=name)
+        told = table.guesses
         if transpose:
             table = _turned(table)
         if names is not None:
             table = _named(table, Path(names))
         if kind not in DROPPED_WHILE_READ:
             table = _without_columns(table, options)
+        check_names(table, can_be_dropped=not (transpose and kind in DROPPED_WHILE_READ))
         return check_table(table)
     except DataFileError as error:
         error.read_from(name)  # which readers leave to us
+        error.guesses = error.guesses or told
         raise
     except MemoryError as error:
         raise _too_large(path) from error
@@ -250,9 +254,13 @@ def _named(table: Table, path: Path) -> Table:
     if not path.is_file():
         raise _missing(path)
     try:
-        names = path.read_text(encoding="utf-8-sig").splitlines()
+        names = path.read_text(encoding="utf-8-sig").rstrip().splitlines()
     except UnicodeDecodeError as error:
         raise DataFileError("is not UTF-8 text", "save it as UTF-8", file=path) from error
+    blank = next((line for line, text in enumerate(names, 1) if not text.strip()), None)
+    if blank is not None:
+        cure = "give one name on each line, and none without"
+        raise DataFileError(f"has a blank line ({PLACE})", cure, file=path, line=blank)
     if len(names) != table.shape[1]:
         raise DataFileError(
             f"has {counted(len(names), 'line')}, but {table.source} has "
