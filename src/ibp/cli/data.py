@@ -165,7 +165,7 @@ def note_scales(reporter: Reporter, model: Any, table: Table, model_path: Path) 
     apart = spreads_too_far_apart(model, summarize(table.values).variances, images=images)
     if apart is not None:
         reporter.note(
-            f"The spreads of the columns differ by a factor of {apart:,.0f}, and "
+            f"The spreads of the columns differ by a factor of {apart:.3g}, and "
             f"{model_path.name} has one noise level for all, so the large ones decide which "
             "features a row has, and gaps in the others are filled by them. A fit by the default "
             "method gives each column its own."

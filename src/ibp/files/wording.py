@@ -55,7 +55,7 @@ def lacking(
 
 def shape(sizes: Sequence[int]) -> str:
     """The shape of an array in words: 100 x 64."""
-    return " x ".join(f"{size:,}" for size in sizes) or "one number of"
+    return " x ".join(f"{size:,}" for size in sizes) or "a single"
 
 
 def type_name(dtype: Any) -> str:
