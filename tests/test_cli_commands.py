@@ -908,6 +908,21 @@ def test_names_of_columns_from_a_file(call, folder):
     check_refusal(finished, 'several columns of one name: "width" (columns 1 and 3)', "--drop 3")
 
 
+@pytest.mark.parametrize("name", ["features.csv", "page.html", "codes.npy", "codes.csv.gz"])
+def test_a_model_is_not_named_as_a_table_or_a_page(call, folder, name):
+    check_refusal(call("fit", "data.csv", "-o", name), f"{name} is to be a model", "Name it .ibp")
+    assert not (folder / name).exists()
+
+
+def test_what_is_noted_of_a_model_is_shown_in_words(call, folder):
+    model = ibp.load(folder / "model.ibp")
+    model.notes_ = {"reading": ["--drop", "a b"], "versions": {"ibp": "1", "numpy": "2"}, "no": []}
+    model.save(folder / "noted.ibp", overwrite=True)
+    shown = call("info", "noted.ibp").stdout
+    assert "reading: --drop 'a b'" in shown and "versions: ibp 1, numpy 2" in shown
+    assert "no: " not in shown and "[" not in shown
+
+
 def test_guesses_are_told_before_a_file_is_refused(call, folder):
     (folder / "refused.csv").write_text("Sales\na;b;c\n1,5;2;4\n2,5;x;3\n1,2;3,5;4\n")
     for command in (("fit", "refused.csv", "-o", "refused.ibp"), ("info", "refused.csv")):

@@ -100,8 +100,8 @@ def no_numbers(labels: Sequence[str], held: Sequence[str], *, others: bool = Tru
     drop = " ".join(option("drop", label) for label in labels)
     if not others:
         cure = (
-            "Write plain numbers, such as 1234.5, with commas, semicolons, tabs or spaces between "
-            "them; --decimal , says that commas stand before decimals"
+            "Write plain numbers, such as 1234.5, with commas, semicolons, tabs, spaces or bars "
+            "between them; --decimal , says that commas stand before decimals"
         )
         return DataFileError(f"has no column of numbers: {named}", cure)
     return DataFileError(

@@ -1,4 +1,4 @@
-"""Text with one line per row: comma, semicolon, tab or space between the cells.
+"""Text with one line per row: comma, semicolon, tab, space or bar between the cells.
 
 Arrow parses the file on all cores. It says little when it refuses, so then the file is read again,
 slowly, cell by cell, which either finds the place of the trouble or copes with it.
@@ -30,9 +30,26 @@ from ibp.files.table import Table, named_columns
 from ibp.files.wording import option
 
 # What stands between cells, and before decimals; the first of those that fit equally well is taken.
-DIALECTS = ((",", "."), ("\t", "."), (";", "."), (";", ","), ("\t", ","), (" ", "."))
+DIALECTS = (
+    (",", "."),
+    ("\t", "."),
+    (";", "."),
+    (";", ","),
+    ("\t", ","),
+    (" ", "."),
+    ("|", "."),
+    ("|", ","),
+)
 # One sign for both, where cells are in quotes, is not guessed at.
 TOLD_DIALECTS = (*DIALECTS, (",", ","), (" ", ","))
+# How text begins that is no table, though its name says so.
+OTHER_FORMATS = {
+    "<!doctype": ("is a web page", "download the data that it links to"),
+    "<html": ("is a web page", "download the data that it links to"),
+    "<?xml": ("is in XML", "write its numbers as a table, with a line for each row"),
+    "[{": ("is in JSON", "write its numbers as a table, with a line for each row"),
+    "{": ("is in JSON", "write its numbers as a table, with a line for each row"),
+}
 # As much is looked at for that: so many lines, or fewer if they are long.
 N_LINES = 200
 N_CHARACTERS = 300_000
@@ -117,6 +134,9 @@ def _detect(path: Path, options: Options, told: list[str]) -> Layout:
     lines = _first_lines(path)
     if not any(line.strip() for line in lines):
         raise DataFileError("is empty", "give a file that holds data")
+    for beginning, (problem, cure) in OTHER_FORMATS.items():
+        if "".join(lines[:2]).strip().lower().startswith(beginning):
+            raise DataFileError(problem, cure)
     if lines[0].strip().strip('"').lower().startswith("sep="):
         raise DataFileError(
             f"begins with {quoted(lines[0].strip())}, which is meant for spreadsheets",
@@ -149,6 +169,8 @@ def _detect(path: Path, options: Options, told: list[str]) -> Layout:
     # R gives the column of names none. If all rows end in a delimiter, it is not that.
     if names is not None and len(names) == n_cells - 1 and any(row[-1] for row in body):
         names = ["", *names]
+    if names is not None:
+        names = [name.strip(" ") for name in names]  # as they stand after ", "
     if names is not None and len(names) != n_cells:
         raise DataFileError(
             f"has {counted(len(names), 'name')} in its header ({PLACE}), but "
@@ -157,8 +179,12 @@ def _detect(path: Path, options: Options, told: list[str]) -> Layout:
             line=header_lines,
         )
     columns = list(itertools.zip_longest(*body, fillvalue=""))[:n_cells]
-    if decimal == "," and options.decimal is None:
-        told.append(guesses.decimal_commas([cell for column in columns for cell in column]))
+    if options.decimal is None:
+        cells = [cell for column in columns for cell in column]
+        if decimal == ",":
+            told.append(guesses.decimal_commas(cells))
+        elif delimiter == ";" and guesses.may_part_thousands(cells):
+            told.append(guesses.decimal_points(cells))
     index = _find_index(options, names, columns, notation)
     if options.index is None and index is not None:
         name = None if names is None else names[index]
@@ -436,9 +462,12 @@ def _read_slowly(path: Path, layout: Layout) -> tuple[Any, list[str] | None]:
     for line, cells in _rows(path, layout):
         if len(cells) != layout.n_cells:
             only = "only " if len(cells) < layout.n_cells else ""
+            cure = "correct that line (text that holds the delimiter must be in quotes)"
+            if len(cells) == 1:
+                cure = "remove that line if it is a remark, or correct it"
             raise DataFileError(
                 f"has {only}{counted(len(cells), 'cell')} where {layout.n_cells} are expected",
-                "correct that line (text that holds the delimiter must be in quotes)",
+                cure,
                 row=n_rows,
                 line=line,
             )
@@ -447,6 +476,8 @@ def _read_slowly(path: Path, layout: Layout) -> tuple[Any, list[str] | None]:
         for j in layout.kept:
             number = layout.notation.value(cells[j].strip(), j in layout.yes_no)
             if isinstance(number, str):
+                if "\n" in cells[j]:
+                    raise _unreadable(line, f"{quoted(cells[j])} would be one cell")
                 _refuse_text_columns(path, layout)
                 words = sum(map(layout.notation.is_word, cells))
                 if n_rows == 0 and layout.names is not None and words > 1:
@@ -511,7 +542,7 @@ def _rows(path: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:
                 yield line, cells
 
 
-def _unreadable(line: int, error: csv.Error) -> DataFileError:
+def _unreadable(line: int, error: csv.Error | str) -> DataFileError:
     return DataFileError(
         f"cannot be split into cells from {PLACE} on ({error})",
         "look for a quote that is not closed",

@@ -19,7 +19,7 @@ AMOUNT = re.compile(r"[^\w\s]{0,3}\s*\d[\d.,' ]*\s*[^\w\s]{0,3}")
 IDENTIFIER = re.compile(
     r"(?i:id|index|idx|no|nr|row|rows|key|number|nummer|unnamed: 0|.*[_ .-]id)|.*[a-z](Id|ID)"
 )
-NOTATION = Notation(",")
+NOTATION, POINTS = Notation(","), Notation(".")
 # Fewer rows count by chance.
 FEWEST_ROWS = 4
 
@@ -64,6 +64,26 @@ def decimal_commas(cells: Sequence[str]) -> str:
     if commas and all(map(GROUPED["."].fullmatch, commas)):
         told += ", but all of them stand before three digits, and may part thousands"
     return f"{told}; --decimal . says that they part thousands, --decimal , that this is meant."
+
+
+def may_part_thousands(cells: Sequence[str]) -> bool:
+    """Whether every point within a number stands where it could part thousands.
+
+    It does so in countries where commas stand before decimals, and semicolons between cells.
+    """
+    points = [cell.strip() for cell in cells if "." in cell and POINTS.is_number(cell)]
+    grouped = GROUPED[","]
+    return bool(points) and all(grouped.fullmatch(cell) and "0." not in cell[:3] for cell in points)
+
+
+def decimal_points(cells: Sequence[str]) -> str:
+    """Points were taken for the sign of decimals, and `may_part_thousands`."""
+    example = next(cell.strip() for cell in cells if "." in cell and POINTS.is_number(cell))
+    return (
+        f"Points stand before decimals, so {example} is read as a little more than "
+        f"{example.partition('.')[0]}, but all of them stand before three digits, and may part "
+        "thousands; --decimal , says that they do, --decimal . that this is meant."
+    )
 
 
 def rows_named_by(name: str | None, cells: Sequence[str], *, text: bool) -> str | None:

@@ -21,8 +21,11 @@ def read(path: Path, options: Options) -> Table:
     """Read a matrix, which stays sparse if the file lists its entries."""
     options.refuse("header", "index", "key", "decimal")
     try:
-        _check_room(path)
+        head = io.mminfo(path)
+        _check_room(head)
         matrix = io.mmread(path)
+    except DataFileError:
+        raise
     except (ValueError, OverflowError) as error:
         reason = str(error).rstrip(".")
         raise DataFileError(
@@ -32,9 +35,9 @@ def read(path: Path, options: Options) -> Table:
     return sparse_table(matrix) if sparse.issparse(matrix) else dense_table(matrix)
 
 
-def _check_room(path: Path) -> None:
+def _check_room(head: tuple[int, int, int, str, str, str]) -> None:
     """Refuse, before it is read, a matrix that memory has no room for, by what its head says."""
-    n_rows, n_columns, n_entries, layout, _, symmetry = io.mminfo(path)
+    n_rows, n_columns, n_entries, layout, _, symmetry = head
     if layout == "array":
         if not has_room(8 * n_rows * n_columns):
             raise too_large(n_rows, n_columns, np.float64)

@@ -18,6 +18,7 @@ from ibp.files.options import Options, kept_columns
 from ibp.files.table import Table
 from ibp.files.wording import (
     SMALLER,
+    alike,
     damaged,
     did_you_mean,
     ending,
@@ -49,6 +50,20 @@ DROPPED_WHILE_READ = {"delimited", "parquet"}
 ADVICE = {
     ".ibp": ("is a model file, not data", "give the data to use it on"),
     ".zip": ("is an archive", "unpack it and give the file in it"),
+    ".mat": ("is a MATLAB file", "write its matrix as CSV: writematrix(X, 'data.csv')"),
+    **dict.fromkeys(
+        (".pkl", ".pickle", ".joblib"),
+        (
+            "is a pickle, which is never loaded because that could run code",
+            "save it as .npy or CSV",
+        ),
+    ),
+    **dict.fromkeys(
+        (".rds", ".rdata"), ("is a file of R", "write it as CSV: write.csv(X, 'data.csv')")
+    ),
+    **dict.fromkeys((".h5", ".hdf5"), ("is an HDF5 file", "save its matrix as .npy, or as .h5ad")),
+    **dict.fromkeys((".feather", ".arrow"), ("is an Arrow file", "save it as .parquet")),
+    ".json": ("is in JSON", "write its numbers as CSV, with a line for each row"),
     **dict.fromkeys(
         (".xlsx", ".xls", ".ods"), ("is a spreadsheet", "save it as CSV and give that file")
     ),
@@ -202,7 +217,9 @@ def _kind(path: Path) -> str:
         known = listed(known for known in READERS if not known.endswith(".gz"))
         has = f"the unknown ending {end}" if end else "no ending that says what it is"
         raise DataFileError(
-            f"has {has}", f"ibp reads {known} files, and folders of images", file=path.name
+            f"has {has}",
+            f"ibp reads {known} files, and folders of images; name it .csv if it is text",
+            file=path.name,
         )
     if not path.is_file():
         raise DataFileError("is not an ordinary file", "save the data in a file first", file=path)
@@ -225,7 +242,9 @@ def _missing(path: Path) -> DataFileError:
     if not folder.is_dir():
         return DataFileError(f"does not exist: there is no folder {folder}", file=path)
     try:
-        near = did_you_mean(path.name, [entry.name for entry in folder.iterdir()])
+        near = did_you_mean(
+            path.name, [entry.name for entry in folder.iterdir() if alike(entry.stem, path.stem)]
+        )
     except OSError:
         near = ""
     return DataFileError(f"does not exist{near}", "check the name and the folder", file=path)

@@ -24,6 +24,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {quoted(lowered[near[0]])}?)" if near else ""
 
 
+def alike(one: str, other: str) -> bool:
+    """Whether one of two names may be the other, mistyped."""
+    return bool(difflib.get_close_matches(one.lower(), [other.lower()]))
+
+
 def listed(words: Iterable[str], last: str = "and", limit: int = 12) -> str:
     """Words joined as in a sentence; beyond a limit, how many more there are."""
     words = list(words)
