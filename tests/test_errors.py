@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -222,3 +223,12 @@ def test_how_far_apart_spreads_may_be_is_decided_in_one_place():
     assert spreads_too_far_apart(shared, far, images=False) == spreads_apart(far)
     assert spreads_too_far_apart(shared, far, images=True) is None
     assert spreads_too_far_apart(own, far, images=False) is None
+
+
+def test_what_people_pass_for_data():
+    for name in ("data.csv", Path("data.csv"), b"data.csv"):
+        error = caught(errors.InvalidValueError, ibp.MEIBP().fit, name)
+        assert "data.csv" in str(error) and "is a name" in str(error)
+        assert "pandas.read_csv" in error.cure
+    error = caught(errors.InvalidValueError, ibp.MEIBP().fit, np.zeros((4, 3, 2)))
+    assert "dim 3" in str(error) and "X.reshape(len(X), -1)" in error.cure

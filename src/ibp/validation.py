@@ -7,6 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> RowSource:
     Numbers in a mapped file and the rows of a source stay where they are, and only the first row is
     read. Whether the values are in range `check_range` tells, from a summary.
     """
+    _check_kind(X)
     _check_indices(X)
     _check_names(X)
     X = _missing_as_nan(X)
@@ -97,6 +99,22 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> RowSource:
             found |= {"problem": f"{error} X {found['problem']}", "about": ""}
         raise type(error)(**found) from error
     return as_source(matrix) if source is None else source
+
+
+def _check_kind(X: Any) -> None:
+    """Refuse what people pass for data and is none: the name of a file, and a stack of images."""
+    if isinstance(X, str | bytes | PathLike):
+        raise InvalidValueError(
+            f"is a name, {str(X)!r}, and no data",
+            "Read the file first, by pandas.read_csv or numpy.load say, or fit it on the command "
+            "line: ibp fit",
+            about="X",
+        )
+    if isinstance(X, np.ndarray) and X.ndim == 3:
+        raise InvalidValueError(  # which begins with what scikit-learn says
+            f"Found array with dim 3, the shape {X.shape}, where rows and columns are needed",
+            "Of images make a row each: X.reshape(len(X), -1)",
+        )
 
 
 def _check_indices(X: Any) -> None:

@@ -133,9 +133,9 @@ def fit(
     with session(quiet=quiet, json=json) as reporter:
         from ibp.cli import fitting
 
+        fitting.check_model_name(output)
         check_files((data,), ((output, ()), (report, PAGE_ENDINGS)), force=force)
         fitting.check_settings(changes)
-        fitting.check_model_name(output)
         if report is not None:
             import jinja2  # noqa: F401  # to miss it now, not after the fit
         table = read_data(reporter, data, reading)
