@@ -58,8 +58,8 @@ import gc, sys
 from ibp.cli.startup import begin_to_load, end_of_loading
 begin_to_load()
 print(gc.isenabled())
-import sklearn.base
-print("scipy.stats._stats_py" in sys.modules)
+import sklearn.base, ibp.agreement
+print("scipy.stats._stats_py" in sys.modules or "scipy.optimize" in sys.modules)
 early = sys.modules["scipy.stats"]
 from scipy import stats
 from scipy.stats import norm
