@@ -93,6 +93,8 @@ DETECTED = {
     "one name, R": ("x\nu,1\nv,2\n", [[1], [2]], ["u", "v"], ["x"]),
     "a row with gaps and a name": ("u,,\nv,1,2\nw,3,4\n", [[1, 2], [3, 4]], ["v", "w"], ["", ""]),
     "truth values": ("a,b\nTRUE,1\nfalse,2\n,3\n", [[1, 1], [0, 2], [NAN, 3]], None, ["a", "b"]),
+    "no header, truth values": ("yes,1\nno,2\nyes,3\n", [[1, 1], [0, 2], [1, 3]], None, None),
+    "truth values below names": ("yes,b\nno,2\nno,3\n", [[0, 2], [0, 3]], None, ["yes", "b"]),
     "truth values and digits": ("a,b\nTrue,5\n0,5\n1,5\n", [[1, 5], [0, 5], [1, 5]], None, None),
     "signs": ("a,b\n+1,-2e-3\n.5,1E2\n", [[1, -0.002], [0.5, 100]], None, ["a", "b"]),
     "a word among numbers is no index": ("a,b\n1,2\n?,3\n", [[1, 2], [NAN, 3]], None, ["a", "b"]),
@@ -706,8 +708,10 @@ def test_columns_of_one_name_are_refused(ending, tmp_path):
 def test_columns_of_one_name_that_no_number_tells_apart(tmp_path):
     sentence = refusal(write(tmp_path, "2,2,x\n1,3,2\n4,5,6\n"), header=True)
     assert sentence.endswith('one name: "2" (columns 1 and 2). Rename them.')
-    sentence = refusal(write(tmp_path, "id,x\nu,1\nu,2\nv,3\n"), transpose=True)
-    assert sentence.endswith('one name: "u" (columns 1 and 2). Rename them.')
+    path = write(tmp_path, "id,x,y\nu,1,1\nu,2,3\nv,3,3\n")
+    sentence = refusal(path, transpose=True)
+    assert sentence.endswith("leave out the column that holds these names with --drop.")
+    assert read_table(path, transpose=True, drop=["id"]).column_names is None
     names = ",".join("abcdefg" * 2)
     sentence = refusal(write(tmp_path, f"{names}\n{',' * 13}\n"))
     assert sentence.endswith("--drop 8 --drop 9 --drop 10 --drop 11 --drop 12 and so on.")

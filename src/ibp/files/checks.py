@@ -122,7 +122,9 @@ def check_names(table: Table, *, can_be_dropped: bool = True) -> None:
     )
     out = [str(number) for numbers in twins.values() for number in numbers[1:]]
     cure = "Rename them"
-    if can_be_dropped and places.keys().isdisjoint(out):  # a name comes before a number
+    if not can_be_dropped:  # they were the names of rows
+        cure += ", or leave out the column that holds these names with --drop"
+    elif places.keys().isdisjoint(out):  # a name comes before a number
         more = " and so on" if len(out) > MOST_NAMED else ""
         drops = " ".join(option("drop", number) for number in out[:MOST_NAMED])
         cure += f", or leave out all but one with {drops}{more}"

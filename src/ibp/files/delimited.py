@@ -347,8 +347,9 @@ def _is_like_the_rest(
     for cell, column in zip(first, columns, strict=True):
         if notation.is_text(column):
             continue
-        numbers += notation.is_number(cell)
-        words += notation.is_word(cell)
+        truth = is_yes_no([cell, *column])  # and no name of a column that says so
+        numbers += truth or notation.is_number(cell)
+        words += not truth and notation.is_word(cell)
     return numbers > words
 
 
