@@ -306,7 +306,7 @@ def test_methods_of_the_paper_expect_a_zero_minimum(call, folder):
         (["--set", "callbacks=3"], ["no setting 'callbacks'"]),
         (["--image-shape", "5x5"], ["5x5 has 25 pixels", "36 columns"]),
         (["-o", "nowhere/model.ibp"], ["no folder nowhere"]),
-        (["-o", "data.csv"], ["named twice"]),
+        (["-o", "data.csv"], ["data.csv is to be a model", ".ibp"]),
         (["-o", "model.ibp"], ["model.ibp exists already", "--force"]),
         (["--report", "page.pdf"], ["page.pdf", ".html"]),
     ],
@@ -908,7 +908,7 @@ def test_names_of_columns_from_a_file(call, folder):
     check_refusal(finished, 'several columns of one name: "width" (columns 1 and 3)', "--drop 3")
 
 
-@pytest.mark.parametrize("name", ["features.csv", "page.html", "codes.npy", "codes.csv.gz"])
+@pytest.mark.parametrize("name", ["no.csv", "none.html", "no.npy", "no.csv.gz"])
 def test_a_model_is_not_named_as_a_table_or_a_page(call, folder, name):
     check_refusal(call("fit", "data.csv", "-o", name), f"{name} is to be a model", "Name it .ibp")
     assert not (folder / name).exists()
