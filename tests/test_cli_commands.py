@@ -34,7 +34,7 @@ from ibp.cli.words import duration, number, printable
 from ibp.comparison import ComparedFit, Comparison, places
 from ibp.errors import InputError, counted
 from ibp.files.table import Table
-from ibp.report import wording
+from ibp.report import wording, write_report
 from ibp.report.content import gather
 from terminal import check_refusal, events_of
 from test_report import fit_weighted, make_weighted
@@ -207,7 +207,7 @@ def test_fit_for_machines(call, folder):
     assert [f["share"] for f in result["most_used"]] == sorted(used / len(rows), reverse=True)
 
 
-def test_the_terminal_counts_what_came_back_as_the_page_does(folder):
+def test_the_terminal_counts_what_came_back_as_the_page_does(folder, tmp_path):
     model = ibp.load(folder / "model.ibp")
     k = model.n_components_
     # In most of the other restarts, one time in all of them and one time in one only.
@@ -221,11 +221,18 @@ def test_the_terminal_counts_what_came_back_as_the_page_does(folder):
     model.n_components, model.limit_gain_ = k, 42.0
     summary = summarize_fit(model, Table(X, None, None, None, "data"), X, None, None, 1.0)
     facts = gather(model, X).facts()
-    assert summary.came_back == facts.returned == k - 1
+    assert summary.restarts.n_came_back == facts.returned == k - 1
     console = Console(record=True, width=500)
     summary.show_facts(console)
     printed = " ".join(console.export_text().split())
-    assert f"{k - 1} of {k} came back in most of the 3 other restarts" in printed
+    said = wording.came_back(k - 1, k, 4)
+    assert said == f"only {k - 1} of {k} came back in most of the 3 other restarts"
+    assert f"agreement {said}; similarity" in printed
+    write_report(model, X, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert said.capitalize() in page
+    assert f"<strong>{k - 1} of {k}</strong><span>came back in most of the 3 other" in page
+    assert f"Of {k} features, {k - 1} came back in most of the 3 other restarts" in page
     assert f"4, with {k} to {k + 1} features and evidence up to 20 nats apart (10.0 % of" in printed
     assert "one more would still gain 42 nats of evidence: raise --components, or leave" in printed
     values = summary.values()
@@ -299,7 +306,7 @@ def test_methods_of_the_paper_expect_a_zero_minimum(call, folder):
         (["--set", "callbacks=3"], ["no setting 'callbacks'"]),
         (["--image-shape", "5x5"], ["5x5 has 25 pixels", "36 columns"]),
         (["-o", "nowhere/model.ibp"], ["no folder nowhere"]),
-        (["-o", "data.csv"], ["named twice"]),
+        (["-o", "data.csv"], ["data.csv is to be a model", ".ibp"]),
         (["-o", "model.ibp"], ["model.ibp exists already", "--force"]),
         (["--report", "page.pdf"], ["page.pdf", ".html"]),
     ],
@@ -891,6 +898,38 @@ def test_names_of_columns_from_a_file(call, folder):
         call("info", "data.csv", "--names", "names.txt"), "has names", "leave out --names"
     )
     check_refusal(call("info", "bare.npy", "--names", "nams.txt"), 'did you mean "names.txt"?')
+    (folder / "names.txt").write_text("width\nheight\ndepth \n\n \n")  # lines at the end are none
+    assert events_of(call(*arguments, "--json").stdout)[-1]["names"] == ["width", "height", "depth"]
+    (folder / "names.txt").write_text("width\n \ndepth\n")
+    check_refusal(call(*arguments), "names.txt has a blank line (line 2)", "one name on each")
+    (folder / "names.txt").write_text("width\ndepth\nwidth\n")
+    (folder / "named.ibp").unlink(missing_ok=True)
+    finished = call("fit", "bare.npy", "--names", "names.txt", "-o", "named.ibp")
+    check_refusal(finished, 'several columns of one name: "width" (columns 1 and 3)', "--drop 3")
+
+
+@pytest.mark.parametrize("name", ["no.csv", "none.html", "no.npy", "no.csv.gz"])
+def test_a_model_is_not_named_as_a_table_or_a_page(call, folder, name):
+    check_refusal(call("fit", "data.csv", "-o", name), f"{name} is to be a model", "Name it .ibp")
+    assert not (folder / name).exists()
+
+
+def test_what_is_noted_of_a_model_is_shown_in_words(call, folder):
+    model = ibp.load(folder / "model.ibp")
+    model.notes_ = {"reading": ["--drop", "a b"], "versions": {"ibp": "1", "numpy": "2"}, "no": []}
+    model.save(folder / "noted.ibp", overwrite=True)
+    shown = call("info", "noted.ibp").stdout
+    assert "reading: --drop 'a b'" in shown and "versions: ibp 1, numpy 2" in shown
+    assert "no: " not in shown and "[" not in shown
+
+
+def test_guesses_are_told_before_a_file_is_refused(call, folder):
+    (folder / "refused.csv").write_text("Sales\na;b;c\n1,5;2;4\n2,5;x;3\n1,2;3,5;4\n")
+    for command in (("fit", "refused.csv", "-o", "refused.ibp"), ("info", "refused.csv")):
+        finished = call(*command)
+        assert "note: refused.csv: Line 1 (" in finished.stderr
+        assert "note: refused.csv: Commas stand before decimals" in finished.stderr
+    assert "not yet data" in finished.stdout
 
 
 @pytest.mark.parametrize("kind", ["csv", "npy", "npz"])

@@ -134,7 +134,7 @@ def same_line(shown: list[str], printed: list[str]) -> bool:
 @pytest.mark.usefixtures("methods_forgotten")
 # A limit of features that is told so that an example is short may be in the way of one more.
 @pytest.mark.filterwarnings("ignore:n_components=:UserWarning")
-@pytest.mark.filterwarnings("ignore:The variances of X's columns")
+@pytest.mark.filterwarnings("ignore:X has columns whose spreads")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
     """Python in one namespace and commands in one folder, in the order of the page."""

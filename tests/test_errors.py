@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -17,6 +19,7 @@ from ibp.cli.app import run
 from ibp.cli.data import places_named
 from ibp.cli.problems import session
 from ibp.files import Table, read_table
+from ibp.validation import spreads_apart, spreads_too_far_apart
 
 
 def caught(kind, call, *arguments):
@@ -210,3 +213,22 @@ def test_columns_of_one_name_in_a_data_frame():
     words = r"X has several columns of one name: column 0 \('a'\), column 2 \('a'\). Rename them"
     with pytest.raises(errors.InvalidValueError, match=words):
         ibp.MEIBP().fit(X)
+
+
+def test_how_far_apart_spreads_may_be_is_decided_in_one_place():
+    shared, own = SimpleNamespace(noise_std_=1.0), SimpleNamespace(noise_std_=np.ones(3))
+    near, far = [0.0, 1e-4, 0.99], [0.0, 1e-4, 1.01]
+    assert spreads_apart(near) is None and spreads_apart([0.0]) is None
+    assert spreads_apart(far) == pytest.approx(np.sqrt(1.01e4))
+    assert spreads_too_far_apart(shared, far, images=False) == spreads_apart(far)
+    assert spreads_too_far_apart(shared, far, images=True) is None
+    assert spreads_too_far_apart(own, far, images=False) is None
+
+
+def test_what_people_pass_for_data():
+    for name in ("data.csv", Path("data.csv"), b"data.csv"):
+        error = caught(errors.InvalidValueError, ibp.MEIBP().fit, name)
+        assert "data.csv" in str(error) and "is a name" in str(error)
+        assert "pandas.read_csv" in error.cure
+    error = caught(errors.InvalidValueError, ibp.MEIBP().fit, np.zeros((4, 3, 2)))
+    assert "dim 3" in str(error) and "X.reshape(len(X), -1)" in error.cure

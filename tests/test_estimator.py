@@ -1353,7 +1353,7 @@ def test_negative_entries_are_fine_with_an_intercept(data):
 def test_columns_of_very_different_variance_warn(data):
     scale = np.ones(8)
     scale[6] = 1000.0
-    with pytest.warns(UserWarning, match=r"variances.*column 6.*divide each"):
+    with pytest.warns(UserWarning, match=r"X has columns whose spreads.*column 6.*divide each"):
         plain(3, random_state=0).fit(data * scale)
     scale[6] = 10.0
     plain(3, random_state=0).fit(data * scale)

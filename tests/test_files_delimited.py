@@ -6,16 +6,20 @@ import gzip
 import os
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ibp.files import DataFileError, Table, delimited, read_table, write_table
 from ibp.files.options import Options
+from ibp.files.read import describe_file
 
 NAN = np.nan
 
@@ -72,8 +76,25 @@ DETECTED = {
     "blank lines": ("\na,b\n\n1,2\n\n3,4\n\n\n", [[1, 2], [3, 4]], None, ["a", "b"]),
     "quotes": ('"a,1","b ""2""","c\nd"\n"1",2,"3"\n', [[1, 2, 3]], None, ["a,1", 'b "2"', "c\nd"]),
     "line end in a name": ('id,a\n"u\nv",1\n"w",2\n', [[1], [2]], ["u\nv", "w"], ["a"]),
-    "names twice": ("a,a,b\n1,2,3\n", [[1, 2, 3]], None, ["a", "a", "b"]),
+    "two without a name": ("a,,\n1,2,3\n", [[1, 2, 3]], None, ["a", "", ""]),
+    "a title": ("Sales\na,b,c\n1,2,3\n", [[1, 2, 3]], None, ["a", "b", "c"]),
+    "a title of one cell": ("Sales,,\na,b,c\n1,2,3\n", [[1, 2, 3]], None, ["a", "b", "c"]),
+    "a title over two columns": ("Sales\nx,y\n1,2\n3,4\n", [[1, 2], [3, 4]], None, ["x", "y"]),
+    "titles in quotes": ('"Sales,\nnet"\n\nEuro\na,b,c\n1,2,3\n', [[1, 2, 3]], None, list("abc")),
+    "a title and no names": ("Sales\n1,2,3\n4,5,6\n", [[1, 2, 3], [4, 5, 6]], None, None),
+    "a title and named rows": (
+        "T\nid,b,c\nu,1,2\nv,3,4\n",
+        [[1, 2], [3, 4]],
+        ["u", "v"],
+        ["b", "c"],
+    ),
+    "empty cells above": (",,\n,,\na,b,c\n1,2,3\n", [[1, 2, 3]], None, ["a", "b", "c"]),
+    "a line of spaces above": ("  \na,b\n1,2\n", [[1, 2]], None, ["a", "b"]),
+    "one name, R": ("x\nu,1\nv,2\n", [[1], [2]], ["u", "v"], ["x"]),
+    "a row with gaps and a name": ("u,,\nv,1,2\nw,3,4\n", [[1, 2], [3, 4]], ["v", "w"], ["", ""]),
     "truth values": ("a,b\nTRUE,1\nfalse,2\n,3\n", [[1, 1], [0, 2], [NAN, 3]], None, ["a", "b"]),
+    "no header, truth values": ("yes,1\nno,2\nyes,3\n", [[1, 1], [0, 2], [1, 3]], None, None),
+    "truth values below names": ("yes,b\nno,2\nno,3\n", [[0, 2], [0, 3]], None, ["yes", "b"]),
     "truth values and digits": ("a,b\nTrue,5\n0,5\n1,5\n", [[1, 5], [0, 5], [1, 5]], None, None),
     "signs": ("a,b\n+1,-2e-3\n.5,1E2\n", [[1, -0.002], [0.5, 100]], None, ["a", "b"]),
     "a word among numbers is no index": ("a,b\n1,2\n?,3\n", [[1, 2], [NAN, 3]], None, ["a", "b"]),
@@ -97,7 +118,7 @@ def test_detection(case, tmp_path):
 @pytest.mark.parametrize("case", DETECTED)
 def test_the_slow_reader_agrees_with_the_quick_one(case, tmp_path):
     path = write(tmp_path, DETECTED[case][0])
-    layout = delimited._detect(path, Options())
+    layout = delimited._detect(path, Options(), [])
     values, names = delimited._read_slowly(path, layout)
     quick = delimited._read_quickly(path, layout)
     if quick is None:
@@ -239,7 +260,8 @@ def test_columns_can_be_dropped(tmp_path):
     sentence = refusal(path, drop=["kimd"])
     assert 'no column "kimd" (did you mean "kind"?)' in sentence
     assert '"a", "kind" and "b"' in sentence
-    assert "no columns" in refusal(path, drop=["a", "kind", "b"])
+    assert "no column left that is data; leave out fewer" in refusal(path, drop=["a", "kind", "b"])
+    assert "keep one with --index 0" in refusal(write(tmp_path, "a\n1\n2\n"), index="a")
 
 
 def test_columns_without_names_are_dropped_by_number(tmp_path):
@@ -317,7 +339,7 @@ def test_ragged_first_row_and_header(tmp_path):
 def test_a_number_far_down_a_column_of_truth_values(tmp_path):
     lines = ["a,b"] + ["TRUE,2"] * 300 + ["2,2"]
     sentence = refusal(write(tmp_path, "\n".join(lines)))
-    assert 'row 301 (line 302), column "a", holds "2", which is neither TRUE nor FALSE' in sentence
+    assert 'row 301 (line 302), column "a", holds "2", which is neither yes nor no' in sentence
 
 
 def test_long_and_unprintable_cells_are_shown_safely(tmp_path):
@@ -379,7 +401,9 @@ def tables(draw):
         )
     )
     row_names = draw(st.none() | st.lists(names, min_size=n_rows, max_size=n_rows))
-    column_names = draw(st.none() | st.lists(names, min_size=n_columns, max_size=n_columns))
+    spaceless = names.map(lambda name: name.strip(" ")).filter(bool)  # no part of a name
+    unique = st.lists(spaceless, min_size=n_columns, max_size=n_columns, unique=True)
+    column_names = draw(st.none() | unique)
     return Table(np.array(values), row_names, column_names)
 
 
@@ -623,7 +647,7 @@ def test_cures_that_leave_something(tmp_path):
     assert "--decimal ," in sentence
     assert "--drop" not in sentence
     assert read_table(path, decimal=",").values[0].tolist() == [6.94, 5.85, 7.33]
-    assert "commas, semicolons, tabs or spaces" in refusal(write(tmp_path, "a|b\n1|2\n3|4\n"))
+    assert "semicolons, tabs, spaces or bars" in refusal(write(tmp_path, "a:b\n1:2\n3:4\n"))
 
 
 def test_lines_above_the_data(tmp_path):
@@ -634,3 +658,130 @@ def test_lines_above_the_data(tmp_path):
     assert "remove that line" in sentence
     (told,) = read_table(write(tmp_path, ",,\n1,2,4\n3,4,4\n5,9,2\n")).guesses
     assert "neither names nor numbers" in told
+
+
+def test_what_stands_above_a_table_is_told(tmp_path):
+    path = write(tmp_path, "Sales\na,b,c\n1,2,3\n4,5,7\n")
+    (told,) = read_table(path).guesses
+    assert told.startswith('Line 1 ("Sales") stands above the table, and is left out; --header')
+    assert "--no-header" in told
+    assert "has 1 name in its header (line 1)" in refusal(path, header=True)
+    assert "only 1 cell where 3 are expected" in refusal(path, header=False)
+    (told,) = read_table(write(tmp_path, "\nSales\n\nnet,,\na,b,c\n1,2,3\n4,5,7\n")).guesses
+    assert told.startswith('Lines 1 to 4 ("Sales", ...) stand above the table, and are left out')
+    (told,) = read_table(write(tmp_path, ",,\na,b,c\n1,2,3\n4,5,7\n")).guesses
+    assert told.startswith("Line 1 (empty cells) stands above the table")
+    assert read_table(write(tmp_path, "   \na,b\n1,2\n4,7\n")).guesses == ()
+    above, first = read_table(write(tmp_path, "Sales\n2001,2002,2003\n1,2,3\n4,5,7\n")).guesses
+    assert above.startswith("Line 1 (")
+    assert first.startswith("Line 2 (2001, 2002, 2003) holds numbers only")
+    # Where the table has more to say of itself, lines are counted as in the file.
+    sentence = refusal(write(tmp_path, "Sales\na,b,c\n1,2,3\n4,x,7\n"))
+    assert "row 2 (line 4), column" in sentence
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ".npz", ".h5ad"])
+def test_columns_of_one_name_are_refused(ending, tmp_path):
+    values, names = np.arange(10.0).reshape(2, 5), ["a", "b", "a", "", ""]
+    path = tmp_path / f"data{ending}"
+    if ending == ".csv":
+        path.write_text("a,b,a,,\n0,1,2,3,4\n5,6,7,8,9\n")
+    elif ending == ".npz":
+        np.savez(path, values=values, column_names=names)
+    elif ending == ".parquet":
+        table = pa.Table.from_arrays([pa.array(column) for column in values.T], names=names)
+        pa.parquet.write_table(table, path)
+    else:
+        anndata = pytest.importorskip("anndata")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that names are not unique
+            anndata.AnnData(values, var=pd.DataFrame(index=names)).write_h5ad(path)
+    sentence = refusal(path)
+    assert 'has several columns of one name: "a" (columns 1 and 3). Rename them, or' in sentence
+    assert sentence.endswith("leave out all but one with --drop 3.")
+    table = read_table(path, drop=["3"])
+    assert table.column_names == ["a", "b", "", ""]
+    np.testing.assert_array_equal(table.values, values[:, [0, 1, 3, 4]])
+    assert read_table(path, keep=["b"]).column_names == ["b"]
+
+
+def test_columns_of_one_name_that_no_number_tells_apart(tmp_path):
+    sentence = refusal(write(tmp_path, "2,2,x\n1,3,2\n4,5,6\n"), header=True)
+    assert sentence.endswith('one name: "2" (columns 1 and 2). Rename them.')
+    path = write(tmp_path, "id,x,y\nu,1,1\nu,2,3\nv,3,3\n")
+    sentence = refusal(path, transpose=True)
+    assert sentence.endswith("leave out the column that holds these names with --drop.")
+    assert read_table(path, transpose=True, drop=["id"]).column_names is None
+    names = ",".join("abcdefg" * 2)
+    sentence = refusal(write(tmp_path, f"{names}\n{',' * 13}\n"))
+    assert sentence.endswith("--drop 8 --drop 9 --drop 10 --drop 11 --drop 12 and so on.")
+
+
+def test_infinities_are_no_text(tmp_path):
+    path = write(tmp_path, "a,b,c\n1,inf,inf\n2,-Infinity,1e999\nx,3,4\n,5,6\n")
+    a, b, c = describe_file(path).columns
+    assert (a.holds, b.holds, c.holds) == (
+        "whole numbers and 1 cell of text",
+        "whole numbers and 2 infinite cells",
+        "whole numbers and 2 infinite cells",
+    )
+    path = write(tmp_path, "a,b,c\n1,inf,x\n2,inf,3\n3,inf,inf\n4,4,5\n")
+    assert [column.holds for column in describe_file(path).columns][1:] == [
+        "whole numbers and 3 infinite cells",
+        "whole numbers, 1 infinite cell and 1 cell of text",
+    ]
+    sentence = refusal(path)
+    assert 'column "b", holds "inf", which is not finite' in sentence
+    (only,) = describe_file(write(tmp_path, "a\ninf\n-inf\n")).columns
+    assert only.holds == "2 infinite cells"
+
+
+@pytest.mark.parametrize(
+    ("content", "guess"),
+    [
+        ("a;b\n1,5;2\n2,5;x\n3,5;1\n", "Commas stand before decimals"),
+        ("2001,2002\n1,2\n3,4\n5,z\n", "holds numbers only, so it is taken as a row of data"),
+        ("T\na,b,c\n1,2,3\n1,2,inf\n", "stands above the table"),
+        ("0,1,2\n7,4,5\n5,6,x\n", "is taken as the names of the columns"),
+        ("id,a,a\n1,2,3\n2,4,4\n3,1,1\n4,1,2\n", "goes up by 1"),
+    ],
+)
+def test_guesses_are_told_of_a_file_that_is_refused(content, guess, tmp_path):
+    with pytest.raises(DataFileError) as caught:
+        read_table(write(tmp_path, content))
+    assert guess in " ".join(caught.value.guesses)
+    assert guess not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "cure"),
+    [
+        ('a,b\n1,"2\n3,4\n5,6\n', "cannot be split into cells from line 2 on", "not closed"),
+        ("a,b,c\n1,2,3\n4,5,6\n\nSource: us\n", "row 3 (line 5), has only 1 cell", "a remark"),
+        ("<!DOCTYPE html>\n<p>404</p>\n", "is a web page", "download"),
+        ('\n[{"a": 1},\n{"a": 2}]\n', "is in JSON", "a line for each row"),
+        ("<?xml?>\n<a>1</a>\n", "is in XML", "a line for each row"),
+    ],
+)
+def test_what_people_take_for_a_table(content, said, cure, tmp_path):
+    sentence = refusal(write(tmp_path, content))
+    assert said in sentence and cure in sentence
+
+
+def test_what_people_write_in_tables(tmp_path):
+    table = read_table(write(tmp_path, "a, b, c\n1, 2, yes\n\N{MINUS SIGN}3, 4, No\n5, 6, 1\n"))
+    assert table.column_names == ["a", "b", "c"]
+    assert table.values.tolist() == [[1, 2, 1], [-3, 4, 0], [5, 6, 1]]
+    table = read_table(write(tmp_path, "a|b\n1.5|2\n3|4\n"))
+    assert table.column_names == ["a", "b"] and table.values.tolist() == [[1.5, 2], [3, 4]]
+    assert read_table(write(tmp_path, "a|b\n1,5|2\n3|4\n")).values[0].tolist() == [1.5, 2]
+
+
+def test_points_that_may_part_thousands_are_told(tmp_path):
+    path = write(tmp_path, "a;b\n1.200;2\n12.345;1\n999;3\n")
+    (told,) = read_table(path).guesses
+    assert told.startswith("Points stand before decimals, so 1.200 is read as a little more than 1")
+    assert read_table(path, decimal=",").values[:, 0].tolist() == [1200, 12345, 999]
+    assert read_table(path, decimal=".").guesses == ()
+    for content in ("a;b\n1.200;2\n0.345;1\n", "a;b\n1.20;2\n", "a,b\n1.200,2\n", "a;b\n1;2\n"):
+        assert read_table(write(tmp_path, content)).guesses == ()

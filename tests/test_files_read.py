@@ -61,20 +61,37 @@ def test_missing_file(tmp_path):
     (tmp_path / "measurements.csv").write_text("1,2\n")
     sentence = refusal(tmp_path / "mesurements.csv")
     assert 'does not exist (did you mean "measurements.csv"?)' in sentence
-    sentence = refusal(tmp_path / "zzz.npy")
-    assert "does not exist; check the name" in sentence
+    for name in ("zzz.npy", "remarks.csv"):  # an ending is no likeness
+        assert "does not exist; check the name" in refusal(tmp_path / name)
     assert f"there is no folder {tmp_path / 'nowhere'}" in refusal(tmp_path / "nowhere" / "a.csv")
     (tmp_path / "link.csv").symlink_to("gone.csv")
     assert refusal(tmp_path / "link.csv").endswith("leads to no file; give the file itself.")
 
 
-@pytest.mark.parametrize("name", ["data.dat", "data.gz", "data.json"])
+@pytest.mark.parametrize("name", ["data.dat", "data.gz", "data.xyz"])
 def test_unknown_endings(name, tmp_path):
     (tmp_path / name).write_text("1,2\n")
     sentence = refusal(tmp_path / name)
     assert f"the unknown ending .{name.split('.')[1]}" in sentence
     for known in (".npy", ".npz", ".csv", ".tsv", ".parquet", ".mtx", ".h5ad", "folders of images"):
         assert known in sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("data.mat", "writematrix"),
+        ("data.pkl", ".npy"),
+        ("data.RDS", "write.csv"),
+        ("data.h5", ".h5ad"),
+        ("data.feather", ".parquet"),
+        ("data.json", "a line for each row"),
+    ],
+)
+def test_files_of_other_programs(name, cure, tmp_path):
+    (tmp_path / name).write_text("1,2\n")
+    sentence = refusal(tmp_path / name)
+    assert cure in sentence and "unknown" not in sentence
 
 
 def test_no_ending(tmp_path):
@@ -617,6 +634,15 @@ def test_a_matrix_beyond_memory(tmp_path, monkeypatch):
     assert "does not fit into memory: 2 rows of 2 columns take 32 bytes" in refusal(
         tmp_path / "data.parquet"
     )
+    head = "%%MatrixMarket matrix"
+    (tmp_path / "data.mtx").write_text(f"{head} array real general\n1 2\n3\n4\n")
+    assert "does not fit into memory: 1 row of 2 columns take 16 bytes" in refusal(
+        tmp_path / "data.mtx"
+    )
+    (tmp_path / "data.mtx").write_text(f"{head} coordinate real symmetric\n9 9 2\n1 1 3\n2 1 4\n")
+    sentence = refusal(tmp_path / "data.mtx")
+    assert "data.mtx does not fit into memory: its 2 entries take 64 bytes" in sentence
+    assert "damaged" not in sentence
     monkeypatch.setattr(np.lib.format, "open_memmap", fail)
     sentence = refusal(tmp_path / "data.npy")
     assert "data.npy (152 bytes) does not fit into memory" in sentence

@@ -39,6 +39,56 @@ def test_importing_the_estimator_compiles_nothing():
     assert not loaded & {"numba", "matplotlib", "dask", "polars"}
 
 
+def test_what_a_command_reads_of_pages_makes_none():
+    code = "import ibp.report.codes, ibp.report.trust; from ibp import report; "
+    loaded = set(run_python(code + "import sys; print(*sys.modules)"))
+    assert "ibp.report.codes" in loaded
+    assert not loaded & {"ibp.report.page", "ibp.report.content", "jinja2"}
+    names = run_python(
+        code + "print(*report.__all__, report.write_report.__module__, *dir(report))"
+    )
+    assert names[:3] == ["write_comparison", "write_report", "ibp.report.page"]
+    assert {"write_comparison", "write_report"} <= set(names[3:])
+    with pytest.raises(AttributeError, match="'ibp.report' has no attribute 'write'"):
+        ibp.report.write
+
+
+STARTUP = """
+import gc, sys
+from ibp.cli.startup import begin_to_load, end_of_loading
+begin_to_load()
+print(gc.isenabled())
+import sklearn.base, ibp.agreement
+print("scipy.stats._stats_py" in sys.modules or "scipy.optimize" in sys.modules)
+early = sys.modules["scipy.stats"]
+from scipy import stats
+from scipy.stats import norm
+print(stats.norm is norm, early.norm is norm, float(norm.cdf(0.0)), stats is early)
+import scipy.stats.distributions
+print(sys.modules["scipy.stats"] is early, scipy.stats.distributions.norm is norm)
+end_of_loading()
+print(gc.isenabled(), gc.get_freeze_count() > 100_000)
+"""
+
+
+def test_commands_put_off_what_no_fit_calls():
+    said = run_python(STARTUP)
+    assert said[:2] == ["False", "False"]
+    assert said[2:8] == ["True", "True", "0.5", "True", "False", "True"]
+    assert said[8:] == ["True", "True"]
+
+
+def test_a_process_that_is_not_ours_is_left_alone():
+    import gc
+
+    from ibp.cli.startup import end_of_loading
+
+    before = gc.get_freeze_count()
+    end_of_loading()
+    assert gc.get_freeze_count() == before
+    assert gc.isenabled()
+
+
 def test_star_import_works():
     names = run_python("from ibp import *; print(MEIBP.__name__, load.__name__, model.__name__)")
     assert names == ["MEIBP", "load", "ibp.model"]

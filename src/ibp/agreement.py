@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -154,6 +153,8 @@ def unit_rows(rows: FloatArray) -> FloatArray:
 
 def _paired(similarity: FloatArray) -> tuple[IntArray, FloatArray]:
     """Pair rows and columns one to one so that the similarities add up to the most."""
+    from scipy.optimize import linear_sum_assignment  # which a fit from one start need not load
+
     row, column = linear_sum_assignment(similarity, maximize=True)
     index, similar = np.full(similarity.shape[0], -1), np.zeros(similarity.shape[0])
     index[row], similar[row] = column, np.clip(similarity[row, column], -1.0, 1.0)
@@ -273,6 +274,11 @@ class RestartAgreement:
     def came_back(self) -> npt.NDArray[np.bool_]:
         """Which features came back: clearly, in more than half of the other restarts."""
         return self._in_most(CAME_BACK)
+
+    @property
+    def n_came_back(self) -> int | None:
+        """How many features came back; None if the fit was not repeated."""
+        return int(self.came_back.sum()) if self.n_restarts > 1 else None
 
     @property
     def in_part(self) -> npt.NDArray[np.bool_]:

@@ -149,9 +149,15 @@ class DataFileError(InputError, ValueError):
 
     Its text is one sentence for the person who named the file: which file, where in it, what is
     there, and what to do. Those who read the file leave its name to those who opened it.
+
+    Attributes
+    ----------
+    guesses : tuple of str
+        What was guessed of the file before it was refused, perhaps for a wrong guess.
     """
 
     usually_about = "The file"
+    guesses: tuple[str, ...] = ()
 
 
 class ModelFileError(InputError, ValueError):

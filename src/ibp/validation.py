@@ -7,6 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,8 @@ from ibp.registry import CARDS, card_of, class_names
 # Squares of larger numbers leave the range of double precision when they are added up.
 LARGEST = 1e100
 SMALLEST = 1e-100
-VARIANCE_RATIO = 1e4
+# The largest spread of a column, in parts of the smallest, that one noise level can serve.
+FURTHEST_SPREADS = 100.0
 # Kinds of types: truth values, integers and floating numbers.
 NUMBERS = "biuf"
 
@@ -50,6 +52,7 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> RowSource:
     Numbers in a mapped file and the rows of a source stay where they are, and only the first row is
     read. Whether the values are in range `check_range` tells, from a summary.
     """
+    _check_kind(X)
     _check_indices(X)
     _check_names(X)
     X = _missing_as_nan(X)
@@ -96,6 +99,22 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> RowSource:
             found |= {"problem": f"{error} X {found['problem']}", "about": ""}
         raise type(error)(**found) from error
     return as_source(matrix) if source is None else source
+
+
+def _check_kind(X: Any) -> None:
+    """Refuse what people pass for data and is none: the name of a file, and a stack of images."""
+    if isinstance(X, str | bytes | PathLike):
+        raise InvalidValueError(
+            f"is a name, {str(X)!r}, and no data",
+            "Read the file first, by pandas.read_csv or numpy.load say, or fit it on the command "
+            "line: ibp fit",
+            about="X",
+        )
+    if isinstance(X, np.ndarray) and X.ndim == 3:
+        raise InvalidValueError(  # which begins with what scikit-learn says
+            f"Found array with dim 3, the shape {X.shape}, where rows and columns are needed",
+            "Of images make a row each: X.reshape(len(X), -1)",
+        )
 
 
 def _check_indices(X: Any) -> None:
@@ -184,17 +203,36 @@ def warn_about_data(
             **_first(lambda values: values < 0, source, X),
         )
         warnings.warn(negative, stacklevel=level_of_user())
-    if one_unit and summary.variance_ratio > VARIANCE_RATIO:
-        ratio = summary.variance_ratio
+    apart = spreads_apart(summary.variances) if one_unit else None
+    if apart is not None:
         unequal = UnequalScalesWarning(
-            f"The variances of X's columns differ by a factor of {ratio:.0e} (largest in {PLACE})"
-            ". One noise level serves all columns, so the large ones will decide the fit",
-            "If they are in different units, divide each by its standard deviation or maximum, "
-            'or let each have its own noise level where the estimator has noise="per_column"',
+            f"has columns whose spreads differ by a factor of {apart:.3g} (the largest is {PLACE}"
+            "), and one noise level serves all of them, so the large ones will decide the fit",
+            "If they are in different units, divide each by its standard deviation, or let each "
+            'have its own noise level, as MEIBP does by default (noise="per_column")',
+            about="X",
             columns=[int(np.argmax(summary.variances))],
             names=_get_feature_names(X),
         )
         warnings.warn(unequal, stacklevel=level_of_user())
+
+
+def spreads_apart(variances: Any) -> float | None:
+    """How many times the smallest spread of a column the largest is, if one noise is not for both.
+
+    Columns that do not vary do not count.
+    """
+    varying = np.asarray(variances)[np.asarray(variances) > 0]
+    apart = float(np.sqrt(varying.max() / varying.min())) if varying.size else 1.0
+    return apart if apart > FURTHEST_SPREADS else None
+
+
+def spreads_too_far_apart(model: Any, variances: Any, *, images: bool) -> float | None:
+    """The same for a fitted model; None if each column has its own noise, or all have one unit.
+
+    That is so of the pixels of ``images``, though some hardly vary.
+    """
+    return None if images or np.ndim(model.noise_std_) else spreads_apart(variances)
 
 
 def level_of_user() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from ibp.cli.data import PAGE_ENDINGS, check_files, places_named
 from ibp.cli.problems import INTERRUPTED, session
 from ibp.cli.progress import ComparisonSweep, Console
 from ibp.cli.reading import Reading, read_data
+from ibp.cli.startup import end_of_loading
 from ibp.cli.words import duration
 from ibp.errors import InputError, counted
 from ibp.registry import COMPARED_BY_COMMAND
@@ -113,7 +113,7 @@ def compare(
                 )
             )
 
-        gc.enable()  # which loading went without
+        end_of_loading()
         with compilation_reported(reporter.compiling), places_named(table):
             comparison = run_comparison(
                 table.values,

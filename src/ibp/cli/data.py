@@ -158,17 +158,14 @@ def match_columns(reporter: Reporter, table: Table, model: Any, model_path: Path
 
 def note_scales(reporter: Reporter, model: Any, table: Table, model_path: Path) -> None:
     """Say what one noise level for columns of different units means for what is filled in."""
-    import numpy as np
-
     from ibp.data.summary import summarize
-    from ibp.validation import VARIANCE_RATIO
+    from ibp.validation import spreads_too_far_apart
 
-    if np.ndim(model.noise_std_) or model.notes_.get("image_shape") is not None:
-        return  # each column has its own, or all have one unit
-    ratio = summarize(table.values).variance_ratio
-    if ratio > VARIANCE_RATIO:
+    images = model.notes_.get("image_shape") is not None
+    apart = spreads_too_far_apart(model, summarize(table.values).variances, images=images)
+    if apart is not None:
         reporter.note(
-            f"The spreads of the columns differ by a factor of {math.sqrt(ratio):,.0f}, and "
+            f"The spreads of the columns differ by a factor of {apart:.3g}, and "
             f"{model_path.name} has one noise level for all, so the large ones decide which "
             "features a row has, and gaps in the others are filled by them. A fit by the default "
             "method gives each column its own."

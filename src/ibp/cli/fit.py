@@ -133,6 +133,7 @@ def fit(
     with session(quiet=quiet, json=json) as reporter:
         from ibp.cli import fitting
 
+        fitting.check_model_name(output)
         check_files((data,), ((output, ()), (report, PAGE_ENDINGS)), force=force)
         fitting.check_settings(changes)
         if report is not None:

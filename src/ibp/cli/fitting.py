@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import time
 import warnings
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ibp.cli.data import places_named
+from ibp.cli.data import PAGE_ENDINGS, places_named
 from ibp.cli.progress import Reporter, Sweep
+from ibp.cli.startup import end_of_loading
 from ibp.cli.words import listed, number
 from ibp.errors import FitInterrupted, InputError, InvalidValueError, UnequalScalesWarning
 from ibp.registry import METHODS
@@ -73,6 +73,19 @@ def check_settings(settings: dict[str, Any]) -> None:
     for name in settings:
         if name in OPTION_OF:
             raise InputError(f"Use {OPTION_OF[name]} instead of --set {name}.")
+
+
+def check_model_name(path: Path) -> None:
+    """Refuse the name of a table or a page for a model, which is neither."""
+    from ibp.files.read import READERS
+    from ibp.files.wording import ending
+
+    if ending(path) in (*READERS, *PAGE_ENDINGS):
+        raise InputError(
+            "is to be a model, which is no such file",
+            "Name it .ibp; ibp transform writes which rows have which features, --report a page",
+            file=path,
+        )
 
 
 def note_shift(reporter: Reporter, method: str, estimator: Any, table: Table) -> None:
@@ -161,7 +174,7 @@ def fit_table(
     n_rows, n_columns = table.shape
     reporter.stage(f"Fitting {table.source}: {n_rows:,} x {n_columns:,}, {method}")
     estimator.set_params(callbacks=_Teller(reporter, held_out, estimator))
-    gc.enable()  # which loading went without
+    end_of_loading()
     started = time.perf_counter()
     with places_named(table), compilation_reported(reporter.compiling):
         if image_shape is not None:  # pixels have one unit, though some hardly vary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -255,8 +256,18 @@ def _plain(value: Any) -> str:
     if isinstance(value, int | float):
         return number(value)
     if isinstance(value, dict):
-        return "\n".join(f"{printable(str(part))}: {_plain(v)}" for part, v in value.items())
+        said = {part: v for part, v in value.items() if v is not None and v != []}
+        return "\n".join(f"{printable(str(part))}: {_inline(v)}" for part, v in said.items())
     return printable(str(value))
+
+
+def _inline(value: Any) -> str:
+    """A value that is a part of another, on one line; texts are options, as they are typed."""
+    if isinstance(value, dict):
+        return ", ".join(f"{printable(str(part))} {_inline(v)}" for part, v in value.items())
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return " ".join(shlex.quote(printable(part)) for part in value)
+    return _plain(value)
 
 
 def _some(texts: Sequence[str], most: int) -> str:

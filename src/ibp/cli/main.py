@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import io
 import os
 import sys
+
+from ibp.cli.startup import begin_to_load
 
 
 def main() -> None:
@@ -20,7 +21,7 @@ def main() -> None:
 
 def _prepare() -> None:
     """Make do with what we were started with, and load quickly."""
-    gc.disable()  # modules are made of objects that stay; a command that works long enables it
+    begin_to_load()
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed; a file must not take its place
             setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ibp.cli.progress import Reporter
-from ibp.errors import InputError
+from ibp.errors import DataFileError, InputError
 
 if TYPE_CHECKING:
     from ibp.files.columns import FileSummary
@@ -102,18 +102,23 @@ def read_file(
 
     name = name_of(path)
     reporter.stage(f"Reading {name}")
-    table = read_table(
-        file,
-        header=reading.header,
-        index=reading.index,
-        drop=reading.drop or (),
-        key=reading.key,
-        names=reading.names,
-        transpose=reading.transpose,
-        keep=keep,
-        decimal=reading.decimal,
-        name=None if file is path else name,
-    )
+    try:
+        table = read_table(
+            file,
+            header=reading.header,
+            index=reading.index,
+            drop=reading.drop or (),
+            key=reading.key,
+            names=reading.names,
+            transpose=reading.transpose,
+            keep=keep,
+            decimal=reading.decimal,
+            name=None if file is path else name,
+        )
+    except DataFileError as error:
+        for guess in error.guesses:  # one of them may be why
+            reporter.note(f"{name}: {guess}")
+        raise
     if file is not path and hasattr(table.values, "filename"):  # mapped from what goes away
         import numpy as np
 

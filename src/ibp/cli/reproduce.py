@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from ibp.cli import options
 from ibp.cli.problems import session
 from ibp.cli.progress import Console, Reporter, Work
+from ibp.cli.startup import end_of_loading
 from ibp.errors import InputError
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def reproduce(
             _ledger(output / study.name, wanted, plan)
             for study, plan in zip(studies, plans, strict=True)
         ]
-        gc.enable()  # which loading went without
+        end_of_loading()
         pages = _run_all(reporter, studies, ledgers, jobs)
         reporter.result({"pages": pages}, partial(_show, pages), output)
 

@@ -95,11 +95,6 @@ class FitSummary:
         return limit_of(self.model, self.model.notes_.get("method"))
 
     @property
-    def came_back(self) -> int | None:
-        """How many features came back in other restarts; None if there was no other."""
-        return int(self.restarts.came_back.sum()) if self.restarts.n_restarts > 1 else None
-
-    @property
     def similarity(self) -> float | None:
         """How similar features are to their matches in other restarts, on average."""
         others = self.restarts.similarity
@@ -126,7 +121,7 @@ class FitSummary:
             "restarts": {
                 "evidence": model.restart_evidence_,
                 "features": model.restart_n_components_,
-                "came_back": self.came_back,
+                "came_back": self.restarts.n_came_back,
                 "similarity": self.similarity,
                 "evidence_spread": self.restarts.evidence_spread,
                 "spread_of_gain": self.restarts.spread_of_gain,
@@ -207,12 +202,10 @@ class FitSummary:
                 restarts.fewest_and_most, restarts.evidence_spread, restarts.spread_of_gain
             )
             facts["restarts"] = f"{restarts.n_restarts}, with {apart}"
-        if self.came_back is not None and self.similarity is not None:
-            where = wording.other_restarts(restarts.n_restarts - 1)
-            facts["agreement"] = (
-                f"{self.came_back} of {model.n_components_} came back in {where}; similarity "
-                f"{self.similarity:.2f} on average"
-            )
+        returned = restarts.n_came_back
+        if returned is not None and self.similarity is not None:
+            said = wording.came_back(returned, model.n_components_, restarts.n_restarts)
+            facts["agreement"] = f"{said}; similarity {self.similarity:.2f} on average"
         print_facts(console, facts)
 
     def _show_features(self, console: Console) -> None:

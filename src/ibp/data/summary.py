@@ -70,12 +70,6 @@ class Summary:
         return np.where(constant, 0.0, self.squares / np.maximum(self.counts, 1))
 
     @property
-    def variance_ratio(self) -> float:
-        """The largest variance of a column to the smallest of one that varies."""
-        varying = self.variances[self.variances > 0]
-        return float(varying.max() / varying.min()) if varying.size else 1.0
-
-    @property
     def std(self) -> float:
         """Standard deviation of all observed entries; 0 if they are all the same."""
         n = max(self.n_observed, 1)

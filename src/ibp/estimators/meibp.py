@@ -536,6 +536,7 @@ default="exact"
         """
         from ibp.blas import single_threaded_blas
         from ibp.methods.context import Context
+        from ibp.methods.meibp.method import LARGEST_BLOCK
         from ibp.methods.weighted.merge import merge_shades
 
         check_is_fitted(self)
@@ -550,6 +551,7 @@ default="exact"
             method = weighted._method(observations)
             context = Context(observations, np.random.default_rng(0), executor)
             state = method.init(context)
+            state.block_size = LARGEST_BLOCK  # patterns that are found already hardly change
             before = method.evidence(context, state).total
             method.improve(context, state)
             state = merge_shades(method, context, state)

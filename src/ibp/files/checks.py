@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ibp.errors import PLACE, DataFileError, counted
+from ibp.errors import MOST_NAMED, PLACE, DataFileError, counted, quoted
 from ibp.files.table import Table, pieces
-from ibp.files.wording import SMALLER, in_bytes
+from ibp.files.wording import SMALLER, in_bytes, listed, option
 
 
 def float_type(dtype: Any) -> Any:
@@ -104,6 +104,31 @@ def sparse_table(
             f"is damaged: its sparse matrix is not consistent ({error})", "save it again"
         ) from error
     return Table(as_floats(sparse.csr_array(matrix)), row_names, column_names)
+
+
+def check_names(table: Table, *, can_be_dropped: bool = True) -> None:
+    """Refuse columns of one name, which nothing could tell apart later; as of a data frame.
+
+    A column without a name has a number.
+    """
+    places: dict[str, list[int]] = {}
+    for name, number in zip(table.column_names or (), table.numbers, strict=False):
+        places.setdefault(name, []).append(number)
+    twins = {name: numbers for name, numbers in places.items() if name and len(numbers) > 1}
+    if not twins:
+        return
+    told = listed(
+        f"{quoted(name)} (columns {listed(map(str, numbers))})" for name, numbers in twins.items()
+    )
+    out = [str(number) for numbers in twins.values() for number in numbers[1:]]
+    cure = "Rename them"
+    if not can_be_dropped:  # they were the names of rows
+        cure += ", or leave out the column that holds these names with --drop"
+    elif places.keys().isdisjoint(out):  # a name comes before a number
+        more = " and so on" if len(out) > MOST_NAMED else ""
+        drops = " ".join(option("drop", number) for number in out[:MOST_NAMED])
+        cure += f", or leave out all but one with {drops}{more}"
+    raise DataFileError(f"has several columns of one name: {told}", cure)
 
 
 def check_table(table: Table) -> Table:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ibp.errors import DataFileError, counted, quoted
+from ibp.files.notation import NOT_FINITE, TOO_LARGE
 from ibp.files.wording import listed, option
 
 # What a column holds if most of its cells are no numbers, and how many of them are shown.
@@ -45,6 +46,7 @@ class Tally:
     n_cells: int = 0
     n_missing: int = 0
     n_text: int = 0
+    n_infinite: int = 0
     whole: bool = True
     lowest: float = math.inf
     highest: float = -math.inf
@@ -54,7 +56,9 @@ class Tally:
         """Count a cell of this value; text says why it has none."""
         self.n_cells += 1
         if isinstance(value, str):
-            self.n_text += 1
+            infinite = value in (NOT_FINITE, TOO_LARGE)
+            self.n_infinite += infinite
+            self.n_text += not infinite
             if len(self.examples) < N_EXAMPLES and cell not in self.examples:
                 self.examples.append(cell)
         elif math.isnan(value):
@@ -65,16 +69,17 @@ class Tally:
 
     def summary(self, name: str, *, names_rows: bool = False) -> ColumnSummary:
         """The column in a line."""
-        n_numbers = self.n_cells - self.n_missing - self.n_text
+        n_numbers = self.n_cells - self.n_missing - self.n_text - self.n_infinite
         holds = "yes or no" if self.yes_no else "whole numbers" if self.whole else "numbers"
         if names_rows:
             holds = "names of the rows"
-        elif self.n_text > n_numbers:
+        elif self.n_text > n_numbers + self.n_infinite:
             holds = TEXT
-        elif self.n_text:
-            holds = f"{holds}, and {counted(self.n_text, 'cell')} of text"
-        elif n_numbers == 0:
-            holds = "nothing"
+        else:
+            held = [holds] if n_numbers else []
+            held += [counted(self.n_infinite, "infinite cell")] if self.n_infinite else []
+            held += [f"{counted(self.n_text, 'cell')} of text"] if self.n_text else []
+            holds = listed(held) or "nothing"
         return ColumnSummary(
             name,
             holds,
@@ -95,8 +100,8 @@ def no_numbers(labels: Sequence[str], held: Sequence[str], *, others: bool = Tru
     drop = " ".join(option("drop", label) for label in labels)
     if not others:
         cure = (
-            "Write plain numbers, such as 1234.5, with commas, semicolons, tabs or spaces between "
-            "them; --decimal , says that commas stand before decimals"
+            "Write plain numbers, such as 1234.5, with commas, semicolons, tabs, spaces or bars "
+            "between them; --decimal , says that commas stand before decimals"
         )
         return DataFileError(f"has no column of numbers: {named}", cure)
     return DataFileError(

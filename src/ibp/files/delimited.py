@@ -1,4 +1,4 @@
-"""Text with one line per row: comma, semicolon, tab or space between the cells.
+"""Text with one line per row: comma, semicolon, tab, space or bar between the cells.
 
 Arrow parses the file on all cores. It says little when it refuses, so then the file is read again,
 slowly, cell by cell, which either finds the place of the trouble or copes with it.
@@ -30,9 +30,26 @@ from ibp.files.table import Table, named_columns
 from ibp.files.wording import option
 
 # What stands between cells, and before decimals; the first of those that fit equally well is taken.
-DIALECTS = ((",", "."), ("\t", "."), (";", "."), (";", ","), ("\t", ","), (" ", "."))
+DIALECTS = (
+    (",", "."),
+    ("\t", "."),
+    (";", "."),
+    (";", ","),
+    ("\t", ","),
+    (" ", "."),
+    ("|", "."),
+    ("|", ","),
+)
 # One sign for both, where cells are in quotes, is not guessed at.
 TOLD_DIALECTS = (*DIALECTS, (",", ","), (" ", ","))
+# How text begins that is no table, though its name says so.
+OTHER_FORMATS = {
+    "<!doctype": ("is a web page", "download the data that it links to"),
+    "<html": ("is a web page", "download the data that it links to"),
+    "<?xml": ("is in XML", "write its numbers as a table, with a line for each row"),
+    "[{": ("is in JSON", "write its numbers as a table, with a line for each row"),
+    "{": ("is in JSON", "write its numbers as a table, with a line for each row"),
+}
 # As much is looked at for that: so many lines, or fewer if they are long.
 N_LINES = 200
 N_CHARACTERS = 300_000
@@ -53,10 +70,9 @@ class Layout:
     index: int | None
     kept: list[int]  # cells of a row that are data
     yes_no: frozenset[int]  # those of them that hold TRUE and FALSE
-    header_lines: int
+    header_lines: int  # and those above them
     line_length: int  # on average, of those that were looked at
     aligned: bool  # with as many spaces between cells as look well
-    guesses: tuple[str, ...]
 
     @property
     def block_size(self) -> int:
@@ -67,8 +83,9 @@ class Layout:
 def read(path: Path, options: Options) -> Table:
     """Read delimited text."""
     options.refuse("key")
+    told: list[str] = []
     try:
-        layout = _detect(path, options)
+        layout = _detect(path, options, told)
         quick = _read_small(path, layout)
         two_signs = layout.delimiter != layout.notation.decimal  # as Arrow needs
         if quick is None and two_signs and not layout.aligned and _has_room_for_arrow(path, layout):
@@ -76,9 +93,11 @@ def read(path: Path, options: Options) -> Table:
         values, row_names = quick or _read_slowly(path, layout)
     except UnicodeDecodeError as error:
         raise _not_utf8(path, error) from error
+    except DataFileError as error:
+        error.guesses = tuple(told)
+        raise
     names = layout.names
     kept_names = None if names is None else [names[j] for j in layout.kept]
-    told = list(layout.guesses)
     numbers = [j + 1 for j in layout.kept]
     if options.index is None:
         told += guesses.identifiers(values, kept_names, numbers, first=layout.index is None)
@@ -97,7 +116,7 @@ def read(path: Path, options: Options) -> Table:
 
 def describe(path: Path, options: Options) -> FileSummary:
     """What the columns of a file hold, whether it can be fitted or not."""
-    layout = _detect(path, options)
+    layout = _detect(path, options, [])
     n_rows = sum(1 for _ in _rows(path, layout))
     shown = sorted({*layout.kept, *([] if layout.index is None else [layout.index])})
     columns = _columns(path, layout)
@@ -107,11 +126,17 @@ def describe(path: Path, options: Options) -> FileSummary:
 # Detection
 
 
-def _detect(path: Path, options: Options) -> Layout:
-    """Find a file's layout from its first lines and what the caller says."""
+def _detect(path: Path, options: Options, told: list[str]) -> Layout:
+    """Find a file's layout from its first lines and what the caller says.
+
+    What is guessed is ``told`` there, a sentence each.
+    """
     lines = _first_lines(path)
     if not any(line.strip() for line in lines):
         raise DataFileError("is empty", "give a file that holds data")
+    for beginning, (problem, cure) in OTHER_FORMATS.items():
+        if "".join(lines[:2]).strip().lower().startswith(beginning):
+            raise DataFileError(problem, cure)
     if lines[0].strip().strip('"').lower().startswith("sep="):
         raise DataFileError(
             f"begins with {quoted(lines[0].strip())}, which is meant for spreadsheets",
@@ -121,30 +146,31 @@ def _detect(path: Path, options: Options) -> Layout:
     notation = Notation(decimal, grouped=options.decimal is not None)
     aligned = delimiter == " " and _is_aligned(lines)
     reader = csv.reader(_unaligned(lines) if aligned else lines, delimiter=delimiter)
-    try:
-        first = next(row for row in reader if row)
-    except csv.Error as error:
-        raise _unreadable(reader.line_num, error) from error
-    header_lines = reader.line_num
-    body = _sample(reader)
+    rows, ends = _rows_and_ends(reader)
+    n_above = _rows_above(rows, notation) if options.header is None else 0
+    lines_above = ends[n_above - 1] if n_above else 0
+    if n_above:
+        told.append(guesses.left_out(rows[:n_above], lines_above))
+    first, body, header_lines = rows[n_above], rows[n_above + 1 :], ends[n_above]
     names: list[str] | None = first
     alike = _is_like_the_rest(first, body, notation)
     has_header = options.header
     if has_header is None:
         has_header = _is_header(first, body, notation, alike=alike)
-    told: list[str | None] = []
     words = any(map(notation.is_word, first))
     if options.header is None and (alike or not words):
         said = guesses.numbers_as_names if has_header else guesses.numbers_as_data
-        told.append(said(first, words=words))
+        told.append(said(first, words=words, line=lines_above + 1))
     if not has_header:
-        body, names, header_lines = [first, *body], None, 0
+        body, names, header_lines = [first, *body], None, lines_above
     if not body:
         raise DataFileError("has a header but no rows", "give a file that holds data")
     n_cells = _usual_width(body)
     # R gives the column of names none. If all rows end in a delimiter, it is not that.
     if names is not None and len(names) == n_cells - 1 and any(row[-1] for row in body):
         names = ["", *names]
+    if names is not None:
+        names = [name.strip(" ") for name in names]  # as they stand after ", "
     if names is not None and len(names) != n_cells:
         raise DataFileError(
             f"has {counted(len(names), 'name')} in its header ({PLACE}), but "
@@ -153,13 +179,18 @@ def _detect(path: Path, options: Options) -> Layout:
             line=header_lines,
         )
     columns = list(itertools.zip_longest(*body, fillvalue=""))[:n_cells]
-    if decimal == "," and options.decimal is None:
-        told.append(guesses.decimal_commas([cell for column in columns for cell in column]))
+    if options.decimal is None:
+        cells = [cell for column in columns for cell in column]
+        if decimal == ",":
+            told.append(guesses.decimal_commas(cells))
+        elif delimiter == ";" and guesses.may_part_thousands(cells):
+            told.append(guesses.decimal_points(cells))
     index = _find_index(options, names, columns, notation)
     if options.index is None and index is not None:
         name = None if names is None else names[index]
         text = notation.is_text(columns[0])
-        told.append(guesses.rows_named_by(name, columns[0], text=text))
+        said_of_names = guesses.rows_named_by(name, columns[0], text=text)
+        told += [] if said_of_names is None else [said_of_names]
     kept = kept_columns(options, names, n_cells, [] if index is None else [index])
     yes_no = frozenset(j for j in kept if is_yes_no(columns[j]))
     length = -(-sum(map(len, lines)) // len(lines))
@@ -174,7 +205,6 @@ def _detect(path: Path, options: Options) -> Layout:
         header_lines,
         length,
         aligned,
-        tuple(sentence for sentence in told if sentence is not None),
     )
 
 
@@ -244,6 +274,45 @@ def _sample(reader: Any) -> list[list[str]]:
     return rows
 
 
+def _rows_and_ends(reader: Any) -> tuple[list[list[str]], list[int]]:
+    """The rows of the first lines, but for blank ones, and the line that each ends in."""
+    rows: list[list[str]] = []
+    ends: list[int] = []
+    try:
+        for row in reader:
+            rows.append(row)
+            ends.append(reader.line_num)
+    except csv.Error as error:  # below the first row it is found again, with its place
+        if not any(rows):
+            raise _unreadable(reader.line_num, error) from error
+    table = _usual_width([row for row in rows if row and not _is_blank(row)]) > 1
+    filled = [bool(row) and not (table and _is_blank(row)) for row in rows]
+    return list(itertools.compress(rows, filled)), list(itertools.compress(ends, filled))
+
+
+def _is_blank(row: Sequence[str]) -> bool:
+    """Whether a row comes of a line with nothing in it but spaces."""
+    return len(row) == 1 and not row[0].strip()
+
+
+def _rows_above(rows: Sequence[Sequence[str]], notation: Notation) -> int:
+    """How many rows stand above a table: titles of one cell, and empty cells above the names."""
+    width = _usual_width([row for row in rows if len(row) > 1])
+    n_above = 0
+    for row in rows if width > 1 else ():
+        filled = [cell for cell in row if cell.strip()]
+        if len(filled) > 1 or not all(map(notation.is_word, filled)):
+            break
+        n_above += 1
+    if n_above in (0, len(rows)):
+        return 0
+    first, body = rows[n_above], rows[n_above + 1 :]
+    names = any(map(notation.is_word, first)) and not _is_like_the_rest(first, body, notation)
+    # One cell cannot be the names of three columns, nor of two, as R writes them.
+    alone = width > 2 and all(len(row) == 1 for row in rows[:n_above])
+    return n_above if alone or (names and body) else 0
+
+
 def _usual_width(rows: Sequence[Sequence[str]]) -> int:
     """The number of cells that most rows have."""
     return Counter(map(len, rows)).most_common(1)[0][0] if rows else 0
@@ -278,8 +347,9 @@ def _is_like_the_rest(
     for cell, column in zip(first, columns, strict=True):
         if notation.is_text(column):
             continue
-        numbers += notation.is_number(cell)
-        words += notation.is_word(cell)
+        truth = is_yes_no([cell, *column])  # and no name of a column that says so
+        numbers += truth or notation.is_number(cell)
+        words += not truth and notation.is_word(cell)
     return numbers > words
 
 
@@ -393,9 +463,12 @@ def _read_slowly(path: Path, layout: Layout) -> tuple[Any, list[str] | None]:
     for line, cells in _rows(path, layout):
         if len(cells) != layout.n_cells:
             only = "only " if len(cells) < layout.n_cells else ""
+            cure = "correct that line (text that holds the delimiter must be in quotes)"
+            if len(cells) == 1:
+                cure = "remove that line if it is a remark, or correct it"
             raise DataFileError(
                 f"has {only}{counted(len(cells), 'cell')} where {layout.n_cells} are expected",
-                "correct that line (text that holds the delimiter must be in quotes)",
+                cure,
                 row=n_rows,
                 line=line,
             )
@@ -404,6 +477,8 @@ def _read_slowly(path: Path, layout: Layout) -> tuple[Any, list[str] | None]:
         for j in layout.kept:
             number = layout.notation.value(cells[j].strip(), j in layout.yes_no)
             if isinstance(number, str):
+                if "\n" in cells[j]:
+                    raise _unreadable(line, f"{quoted(cells[j])} would be one cell")
                 _refuse_text_columns(path, layout)
                 words = sum(map(layout.notation.is_word, cells))
                 if n_rows == 0 and layout.names is not None and words > 1:
@@ -468,7 +543,7 @@ def _rows(path: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:
                 yield line, cells
 
 
-def _unreadable(line: int, error: csv.Error) -> DataFileError:
+def _unreadable(line: int, error: csv.Error | str) -> DataFileError:
     return DataFileError(
         f"cannot be split into cells from {PLACE} on ({error})",
         "look for a quote that is not closed",

@@ -19,27 +19,39 @@ AMOUNT = re.compile(r"[^\w\s]{0,3}\s*\d[\d.,' ]*\s*[^\w\s]{0,3}")
 IDENTIFIER = re.compile(
     r"(?i:id|index|idx|no|nr|row|rows|key|number|nummer|unnamed: 0|.*[_ .-]id)|.*[a-z](Id|ID)"
 )
-NOTATION = Notation(",")
+NOTATION, POINTS = Notation(","), Notation(".")
 # Fewer rows count by chance.
 FEWEST_ROWS = 4
 
 
-def numbers_as_data(first: Sequence[str], *, words: bool = False) -> str:
-    """The first line of a file was taken for a row of data; ``words`` says that it has some."""
+def left_out(rows: Sequence[Sequence[str]], n_lines: int) -> str:
+    """The first lines of a file, which hold these rows, were taken for no part of the table."""
+    titles = [cell.strip() for row in rows for cell in row if cell.strip()]
+    said = quoted(titles[0]) + (", ..." if len(titles) > 1 else "") if titles else "empty cells"
+    which, stand = ("Line 1", "stands") if n_lines == 1 else (f"Lines 1 to {n_lines}", "stand")
+    what = "is" if n_lines == 1 else "are"
+    return (
+        f"{which} ({said}) {stand} above the table, and {what} left out; --header says that the "
+        "first line holds the names of the columns, --no-header that it is a row of data."
+    )
+
+
+def numbers_as_data(first: Sequence[str], *, words: bool = False, line: int = 1) -> str:
+    """A first line was taken for a row of data; ``words`` says that it has some."""
     holds = "holds what the lines below it hold" if words else "holds numbers only"
     if not any(cell.strip() for cell in first):
         holds = "holds neither names nor numbers"
     return (
-        f"The first line ({_some(first)}) {holds}, so it is taken as a row of data; --header says "
+        f"{_line(line)} ({_some(first)}) {holds}, so it is taken as a row of data; --header says "
         "that it holds names."
     )
 
 
-def numbers_as_names(first: Sequence[str], *, words: bool = False) -> str:
+def numbers_as_names(first: Sequence[str], *, words: bool = False, line: int = 1) -> str:
     """It was taken for the names of the columns."""
     holds = "has numbers in it and " if words else ""
     return (
-        f"The first line ({_some(first)}) {holds}is taken as the names of the columns; --no-header "
+        f"{_line(line)} ({_some(first)}) {holds}is taken as the names of the columns; --no-header "
         "says that it is a row of data."
     )
 
@@ -52,6 +64,26 @@ def decimal_commas(cells: Sequence[str]) -> str:
     if commas and all(map(GROUPED["."].fullmatch, commas)):
         told += ", but all of them stand before three digits, and may part thousands"
     return f"{told}; --decimal . says that they part thousands, --decimal , that this is meant."
+
+
+def may_part_thousands(cells: Sequence[str]) -> bool:
+    """Whether every point within a number stands where it could part thousands.
+
+    It does so in countries where commas stand before decimals, and semicolons between cells.
+    """
+    points = [cell.strip() for cell in cells if "." in cell and POINTS.is_number(cell)]
+    grouped = GROUPED[","]
+    return bool(points) and all(grouped.fullmatch(cell) and "0." not in cell[:3] for cell in points)
+
+
+def decimal_points(cells: Sequence[str]) -> str:
+    """Points were taken for the sign of decimals, and `may_part_thousands`."""
+    example = next(cell.strip() for cell in cells if "." in cell and POINTS.is_number(cell))
+    return (
+        f"Points stand before decimals, so {example} is read as a little more than "
+        f"{example.partition('.')[0]}, but all of them stand before three digits, and may part "
+        "thousands; --decimal , says that they do, --decimal . that this is meant."
+    )
 
 
 def rows_named_by(name: str | None, cells: Sequence[str], *, text: bool) -> str | None:
@@ -101,6 +133,10 @@ def identifiers(
             f"the rows, {option('drop', label)} leaves it out."
         )
     return told
+
+
+def _line(line: int) -> str:
+    return "The first line" if line == 1 else f"Line {line}"
 
 
 def _drop(name: str | None) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 MISSING = ("", "NA", "NaN", "nan", "null", "NULL", "None", "N/A", "n/a", "#N/A", "<NA>", "-", "?")
-TRUE = ("TRUE", "True", "true")
-FALSE = ("FALSE", "False", "false")
+TRUE = ("TRUE", "True", "true", "YES", "Yes", "yes")
+FALSE = ("FALSE", "False", "false", "NO", "No", "no")
 INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 NUMBER = {
     ".": re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII),
@@ -20,7 +20,12 @@ GROUPED = {
     ".": re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?", re.ASCII),
     ",": re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?", re.ASCII),
 }
+# The sign as it is printed, which is not that of the keyboard.
+MINUS = "\N{MINUS SIGN}"
 OTHER = {".": ",", ",": "."}
+# Why a cell has no value although it is a number.
+NOT_FINITE = "is not finite"
+TOO_LARGE = "is too large"
 
 
 class Notation(NamedTuple):
@@ -49,17 +54,18 @@ class Notation(NamedTuple):
             return math.nan
         if yes_no:
             one, zero = cell in (*TRUE, "1"), cell in (*FALSE, "0")
-            return float(one) if one or zero else "is neither TRUE nor FALSE as the cells above it"
+            return float(one) if one or zero else "is neither yes nor no as the cells above it"
         if INFINITE.fullmatch(cell):
-            return "is not finite"
+            return NOT_FINITE
         if not self._matches(cell):
             return "is not a number"
         if self.grouped:
             cell = cell.replace(OTHER[self.decimal], "")
-        number = float(cell.replace(",", "."))
-        return number if math.isfinite(number) else "is too large"
+        number = float(cell.replace(",", ".").replace(MINUS, "-"))
+        return number if math.isfinite(number) else TOO_LARGE
 
     def _matches(self, cell: str) -> bool:
+        cell = cell.replace(MINUS, "-", 1) if cell.startswith(MINUS) else cell
         if NUMBER[self.decimal].fullmatch(cell) is not None:
             return True
         return self.grouped and GROUPED[self.decimal].fullmatch(cell) is not None

@@ -71,6 +71,9 @@ def kept_columns(
     """Positions of the columns that are data; the columns of ``index`` name the rows."""
     out = dropped(options, names, n_columns) | {*index}
     kept = [j for j in range(n_columns) if j not in out]
+    if n_columns and not kept:
+        cure = "leave out fewer with --drop" if options.drop else "keep one with --index 0"
+        raise DataFileError("has no column left that is data", cure)
     if options.keep is None or names is None:
         return kept
     found = {names[j] for j in kept}

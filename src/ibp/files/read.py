@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
-from ibp.errors import DataFileError, counted
+from ibp.errors import PLACE, DataFileError, counted
 from ibp.files.columns import FileSummary
 from ibp.files.options import Options, kept_columns
 from ibp.files.table import Table
 from ibp.files.wording import (
     SMALLER,
+    alike,
     damaged,
     did_you_mean,
     ending,
@@ -49,6 +50,20 @@ DROPPED_WHILE_READ = {"delimited", "parquet"}
 ADVICE = {
     ".ibp": ("is a model file, not data", "give the data to use it on"),
     ".zip": ("is an archive", "unpack it and give the file in it"),
+    ".mat": ("is a MATLAB file", "write its matrix as CSV: writematrix(X, 'data.csv')"),
+    **dict.fromkeys(
+        (".pkl", ".pickle", ".joblib"),
+        (
+            "is a pickle, which is never loaded because that could run code",
+            "save it as .npy or CSV",
+        ),
+    ),
+    **dict.fromkeys(
+        (".rds", ".rdata"), ("is a file of R", "write it as CSV: write.csv(X, 'data.csv')")
+    ),
+    **dict.fromkeys((".h5", ".hdf5"), ("is an HDF5 file", "save its matrix as .npy, or as .h5ad")),
+    **dict.fromkeys((".feather", ".arrow"), ("is an Arrow file", "save it as .parquet")),
+    ".json": ("is in JSON", "write its numbers as CSV, with a line for each row"),
     **dict.fromkeys(
         (".xlsx", ".xls", ".ods"), ("is a spreadsheet", "save it as CSV and give that file")
     ),
@@ -128,20 +143,24 @@ def read_table(
     kind = _kind(path)
     if name is None:
         name = path.resolve().name if path.is_dir() else path.name
+    told: tuple[str, ...] = ()
     try:
-        from ibp.files.checks import check_table
+        from ibp.files.checks import check_names, check_table
 
         module = importlib.import_module(f"ibp.files.{kind}")
         table = dataclasses.replace(module.read(path, options), source=name)
+        told = table.guesses
         if transpose:
             table = _turned(table)
         if names is not None:
             table = _named(table, Path(names))
         if kind not in DROPPED_WHILE_READ:
             table = _without_columns(table, options)
+        check_names(table, can_be_dropped=not (transpose and kind in DROPPED_WHILE_READ))
         return check_table(table)
     except DataFileError as error:
         error.read_from(name)  # which readers leave to us
+        error.guesses = error.guesses or told
         raise
     except MemoryError as error:
         raise _too_large(path) from error
@@ -198,7 +217,9 @@ def _kind(path: Path) -> str:
         known = listed(known for known in READERS if not known.endswith(".gz"))
         has = f"the unknown ending {end}" if end else "no ending that says what it is"
         raise DataFileError(
-            f"has {has}", f"ibp reads {known} files, and folders of images", file=path.name
+            f"has {has}",
+            f"ibp reads {known} files, and folders of images; name it .csv if it is text",
+            file=path.name,
         )
     if not path.is_file():
         raise DataFileError("is not an ordinary file", "save the data in a file first", file=path)
@@ -221,7 +242,9 @@ def _missing(path: Path) -> DataFileError:
     if not folder.is_dir():
         return DataFileError(f"does not exist: there is no folder {folder}", file=path)
     try:
-        near = did_you_mean(path.name, [entry.name for entry in folder.iterdir()])
+        near = did_you_mean(
+            path.name, [entry.name for entry in folder.iterdir() if alike(entry.stem, path.stem)]
+        )
     except OSError:
         near = ""
     return DataFileError(f"does not exist{near}", "check the name and the folder", file=path)
@@ -250,9 +273,13 @@ def _named(table: Table, path: Path) -> Table:
     if not path.is_file():
         raise _missing(path)
     try:
-        names = path.read_text(encoding="utf-8-sig").splitlines()
+        names = path.read_text(encoding="utf-8-sig").rstrip().splitlines()
     except UnicodeDecodeError as error:
         raise DataFileError("is not UTF-8 text", "save it as UTF-8", file=path) from error
+    blank = next((line for line, text in enumerate(names, 1) if not text.strip()), None)
+    if blank is not None:
+        cure = "give one name on each line, and none without"
+        raise DataFileError(f"has a blank line ({PLACE})", cure, file=path, line=blank)
     if len(names) != table.shape[1]:
         raise DataFileError(
             f"has {counted(len(names), 'line')}, but {table.source} has "

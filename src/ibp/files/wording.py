@@ -24,6 +24,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {quoted(lowered[near[0]])}?)" if near else ""
 
 
+def alike(one: str, other: str) -> bool:
+    """Whether one of two names may be the other, mistyped."""
+    return bool(difflib.get_close_matches(one.lower(), [other.lower()]))
+
+
 def listed(words: Iterable[str], last: str = "and", limit: int = 12) -> str:
     """Words joined as in a sentence; beyond a limit, how many more there are."""
     words = list(words)
@@ -55,7 +60,7 @@ def lacking(
 
 def shape(sizes: Sequence[int]) -> str:
     """The shape of an array in words: 100 x 64."""
-    return " x ".join(f"{size:,}" for size in sizes) or "one number of"
+    return " x ".join(f"{size:,}" for size in sizes) or "a single"
 
 
 def type_name(dtype: Any) -> str:

@@ -29,7 +29,7 @@ from ibp.report.notes import Notes
 from ibp.report.reading import DataReader, FloatArray, IntArray
 from ibp.report.sampling import Shown, choose, top_columns, worst_first
 from ibp.report.trust import Certainty, certainty_of, limit_of
-from ibp.validation import VARIANCE_RATIO
+from ibp.validation import spreads_too_far_apart
 
 MAX_ROWS = 300
 WORST_LISTED = 10
@@ -161,7 +161,7 @@ class ReportContent:
             fewest_and_most=restarts.fewest_and_most,
             evidence_spread=restarts.evidence_spread,
             spread_of_gain=restarts.spread_of_gain,
-            returned=int(restarts.came_back.sum()) if restarts.n_restarts > 1 else None,
+            returned=restarts.n_came_back,
             returned_in_part=np.flatnonzero(restarts.in_part).tolist(),
             not_returned=np.flatnonzero(restarts.lost).tolist(),
             at_limit=limit_of(self.model, self.notes.method),
@@ -196,13 +196,9 @@ class ReportContent:
 
     @property
     def scale_ratio(self) -> float | None:
-        """How far spreads differ, if that is too far for one noise level; pixels have one unit."""
-        spread = self.measured.column_spreads
-        varying = spread[spread > 0]
-        if np.ndim(self.model.noise_std_) or self.full_image_shape is not None or not varying.size:
-            return None
-        ratio = float(varying.max() / varying.min())
-        return ratio if ratio**2 > VARIANCE_RATIO else None
+        """How far spreads differ, if that is too far for the model."""
+        images = self.full_image_shape is not None
+        return spreads_too_far_apart(self.model, self.measured.column_spreads**2, images=images)
 
     @property
     def proven(self) -> float | None:

@@ -231,7 +231,7 @@ def _returns(content: ReportContent) -> str:
     always = int((restarts.times_back == n_others).sum())
     in_all = f" ({always} in all of them)" if n_others > 2 else ""
     return (
-        f"{said} Of {counted(content.n_components, 'feature')}, {int(restarts.came_back.sum())} "
+        f"{said} Of {counted(content.n_components, 'feature')}, {restarts.n_came_back} "
         f"came back in {wording.other_restarts(n_others)}{in_all}, {int(restarts.in_part.sum())} "
         f"only in part, and {int(restarts.lost.sum())} not at all."
     )

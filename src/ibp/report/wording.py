@@ -227,6 +227,13 @@ def other_restarts(n_others: int) -> str:
     return some.get(n_others, f"most of the {n_others} other restarts")
 
 
+def came_back(returned: int, n_components: int, n_restarts: int) -> str:
+    """How many features came back, and where: page and terminal say the same."""
+    few = "only " if 0 < returned < MOST_RETURNED * n_components else ""
+    where = other_restarts(n_restarts - 1)
+    return f"{few}{returned or 'none'} of {n_components} came back in {where}"
+
+
 def spread(
     fewest_and_most: tuple[int, int], evidence: float | None, share_of_gain: float | None
 ) -> str:
@@ -468,55 +475,53 @@ def _about_restarts(facts: Facts) -> Advice:
     """Whether the fit hangs on its start: good if all features, and nothing else, came back."""
     returned, n_components = facts.returned or 0, facts.n_components
     fewest, most = facts.fewest_and_most
-    where = other_restarts(facts.n_restarts - 1)
     few = returned < MOST_RETURNED * n_components
-    how_many = ("only " if few else "") + str(returned) if returned else "none"
-    came_back = f"{how_many} of {n_components} came back in {where}"
+    said = came_back(returned, n_components, facts.n_restarts)
     apart = spread(facts.fewest_and_most, facts.evidence_spread, facts.spread_of_gain)
     have = f"The {facts.n_restarts} restarts have {apart}."
     doubtful = sorted(facts.returned_in_part + facts.not_returned)
     if facts.returned_in_part and facts.not_returned:
-        came_back += f", {len(facts.returned_in_part)} in part, {listed(facts.not_returned)} not"
+        said += f", {len(facts.returned_in_part)} in part, {listed(facts.not_returned)} not"
     elif doubtful and (returned or facts.returned_in_part):
-        came_back += f", the others {'only in part' if facts.returned_in_part else 'not'}"
+        said += f", the others {'only in part' if facts.returned_in_part else 'not'}"
     if few:
         return Advice(
             "look",
             "Other starts find other features",
-            f"{capital(came_back)}. {have} The data allow more than one description; what the "
+            f"{capital(said)}. {have} The data allow more than one description; what the "
             "features say together is safer than any one of them.",
         )
     if doubtful:
-        return Advice("look", f"Be careful with {listed(doubtful)}", f"{came_back}. {have}")
+        return Advice("look", f"Be careful with {listed(doubtful)}", f"{said}. {have}")
     if fewest < most:
         return Advice(
             "look",
             "Other starts find another number of features",
-            f"{came_back}, but not only they. {have} How many features there are, these data leave "
+            f"{said}, but not only they. {have} How many features there are, these data leave "
             "open.",
         )
     if facts.spread_of_gain is not None and facts.spread_of_gain > WIDE_SPREAD:
         return Advice(
             "look",
             "Starts end far apart",
-            f"{came_back}. {have} More starts may find a better fit.",
+            f"{said}. {have} More starts may find a better fit.",
             _fit_again(facts, f"--restarts {4 * facts.n_restarts}"),
         )
     if facts.at_limit is not None:
         return Advice(
             "look",
             "The features came back, within the limit",
-            f"{came_back}. {have} With room for more, these features may change, too.",
+            f"{said}. {have} With room for more, these features may change, too.",
         )
     if facts.n_restarts < FEWEST_STARTS:
         return Advice(
             "look",
             "The features came back, in one other start",
-            f"{came_back}. {have} One is little to go by.",
+            f"{said}. {have} One is little to go by.",
             _fit_again(facts, f"--restarts {2 * FEWEST_STARTS}"),
         )
     return Advice(
-        "good", "The features came back", f"{came_back}. {have} They do not hang on the start."
+        "good", "The features came back", f"{said}. {have} They do not hang on the start."
     )
 
 
