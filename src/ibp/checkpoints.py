@@ -1,0 +1,404 @@
+"""Checkpoint files: where a fit is between two sweeps, for another process to go on from there.
+
+The file is one zip archive of plain arrays and a JSON header, as model files are; nothing in it is
+ever executed, and it is written all or nothing. Beside the position there is what it is a position
+of: the settings that change the answer, and what tells the data from others. A fit with others is
+refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ibp.archives import members_of, unpacked_size
+from ibp.atomic_files import atomic, remove_leftovers
+from ibp.data import Fingerprint
+from ibp.errors import CheckpointError, CheckpointWarning, counted
+from ibp.methods.state import Arrays
+
+FORMAT = "ibp-checkpoint"
+VERSION = 1
+# Settings that name a difference only once a restart has ended: those that end it.
+OF_ENDED_RESTARTS = ("max_iter",)
+ANEW = "Give what was given then, or name another file as the checkpoint to begin anew"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a fit is of: plain settings by name, those that change the answer, and the data."""
+
+    settings: Mapping[str, Any]
+    data: Fingerprint
+
+    def check(self, header: Mapping[str, Any], arrays: Arrays, path: Path) -> None:
+        """Refuse a checkpoint of another fit, and say how it differs."""
+        before, now = header["settings"], as_json(self.settings)
+        names = [
+            name
+            for name in dict.fromkeys([*before, *now])
+            if name not in OF_ENDED_RESTARTS or header["restart"] > 1
+        ]
+        unknown = object()
+        other = [
+            f"{name} was {_told(before, name)} and is {_told(now, name)}"
+            for name in names
+            if before.get(name, unknown) != now.get(name, unknown)
+        ]
+        if other:
+            problem = f"is a checkpoint of a fit with other settings: {'; '.join(other)}"
+            raise CheckpointError(problem, ANEW, file=path)
+        shape = (int(header["data"]["shape"][0]), int(header["data"]["shape"][1]))
+        kind, digest = str(header["data"]["kind"]), str(header["data"]["digest"])
+        sums = (arrays["data.means"], arrays["data.squares"])
+        difference = self.data.difference(Fingerprint(shape, kind, digest, *sums))
+        if difference:
+            problem = f"is a checkpoint of a fit to other data: they had {difference}"
+            raise CheckpointError(problem, ANEW, file=path)
+
+
+@dataclass(frozen=True)
+class SavedRun:
+    """A run as it is written down: the name of its state's class, and all else as arrays."""
+
+    state_class: str
+    ending: str
+    state: Arrays
+    history: Arrays
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a fit is between two sweeps.
+
+    Attributes
+    ----------
+    restart : int
+        The number of the restart that is going on, from 1.
+    n_sweeps : int
+        How many sweeps it has made.
+    seconds : float
+        What the fit has taken so far.
+    generators : list of dict
+        The states of the generators of all restarts.
+    current : SavedRun or None
+        The restart that is going on; None if it has not begun.
+    best : SavedRun or None
+        The best of those that have ended.
+    best_restart : int
+        Its number, from 1; 0 if there is none.
+    observed : dict of arrays
+        What observers know of restarts that have ended.
+    """
+
+    restart: int
+    n_sweeps: int
+    seconds: float
+    generators: list[dict[str, Any]]
+    current: SavedRun | None = None
+    best: SavedRun | None = None
+    best_restart: int = 0
+    observed: Arrays = field(default_factory=dict)
+
+    def told(self) -> str:
+        """How far that is, in words."""
+        return _told_position(vars(self))
+
+
+class CheckpointFile:
+    """The checkpoint of one fit: what is to be written, and when.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    every : float
+        Seconds from one checkpoint to the next, at least.
+    identity : Identity
+        What the fit is of.
+    resume : bool
+        Whether to go on from the file, if it is there. If not, and it is a checkpoint of a fit that
+        has not ended, or no checkpoint at all, it is not replaced but refused.
+    warn : callable
+        Is given a warning if a checkpoint cannot be written and the fit goes on.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        every: float,
+        identity: Identity,
+        *,
+        resume: bool,
+        warn: Callable[[Warning], object],
+    ) -> None:
+        self.path, self.every, self.identity, self.warn = Path(path), every, identity, warn
+        self.position: Position | None = None  # the last that is known, at first to go on from
+        self._is_written = self._is_finished = False
+        self._written_at: float | None = None  # by the clock; None before the first time
+        if os.path.lexists(self.path):
+            header, arrays = read(self.path)
+            if resume:
+                identity.check(header, arrays, self.path)
+                self.position = _position(header, arrays, self.path)
+                self._is_written, self._is_finished = True, header["finished"]
+                self._written_at = time.monotonic()
+            elif not header["finished"]:
+                raise CheckpointError(
+                    f"is there already, and holds {_told_position(header)} of a fit that has not "
+                    "ended",
+                    "Set resume=True to go on from there; to begin anew remove it, or name another "
+                    "file",
+                    file=self.path,
+                )
+        remove_leftovers(self.path)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to write.
+
+        The first time is at once: what stands in the way should be known before the work is done.
+        """
+        return self._written_at is None or time.monotonic() - self._written_at >= self.every
+
+    def keep(self, position: Position) -> None:
+        """Remember where the fit is, and write it down if that is due."""
+        self.position, self._is_written, self._is_finished = position, False, False
+        if self._written_at is None:
+            self._write()
+        elif self.is_due:
+            self.flush()
+
+    def finish(self) -> None:
+        """Remember that the fit has ended by itself at the last position."""
+        self._is_written, self._is_finished = self._is_finished and self._is_written, True
+
+    def flush(self) -> None:
+        """Write down what is not written yet; if that is not possible, say so and go on."""
+        if self._is_written:
+            return
+        try:
+            self._write()
+        except OSError as error:
+            self._written_at = time.monotonic()  # it is tried again, but not after every sweep
+            self.warn(
+                CheckpointWarning(
+                    f"could not be written ({error.strerror or error}), and is as it was before: "
+                    "the last whole checkpoint",
+                    "The fit itself is not affected",
+                    file=self.path,
+                )
+            )
+
+    def _write(self) -> None:
+        if self.position is None:
+            return
+        header, arrays = _written(self.position, self.identity, finished=self._is_finished)
+        encoded = json.dumps(header).encode("utf-8")
+        arrays["header"] = np.frombuffer(encoded, dtype=np.uint8)
+        assert not any(array.dtype.hasobject for array in arrays.values())  # nothing to pickle
+        with atomic(self.path, force=True) as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        self._written_at, self._is_written = time.monotonic(), True
+
+
+def as_json(values: Any) -> Any:
+    """Plain values as they are after they were written and read."""
+    return json.loads(json.dumps(values))
+
+
+def read(path: Path) -> tuple[dict[str, Any], Arrays]:
+    """Read a checkpoint's header and arrays, or say why not in a sentence."""
+    try:
+        with path.open("rb") as file:
+            _check_members(file)
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as members:
+                arrays = {name: members[name] for name in members.files}
+        header = json.loads(arrays.pop("header").tobytes().decode("utf-8"))
+        if not isinstance(header, dict) or header["format"] != FORMAT:
+            raise ValueError("it is something else")
+        version, library = header["version"], header["ibp"]
+        _check_header(header)
+    except (FileNotFoundError, IsADirectoryError, PermissionError):
+        raise
+    except Exception as error:  # damage can surface as nearly anything
+        raise _damaged(path) from error
+    own = metadata.version("ibp")
+    if (version, library) != (VERSION, own):
+        raise CheckpointError(
+            f"was written by ibp {library} (format {version}), and this is ibp {own} "
+            f"(format {VERSION}), which may not go on in the same way",
+            "Let that version end the fit, or remove the file to begin anew",
+            file=path,
+        )
+    return header, arrays
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Whether a file is one of ours."""
+    try:
+        read(path)
+    except (CheckpointError, OSError):
+        return False
+    return True
+
+
+def _told_position(position: Mapping[str, Any]) -> str:
+    sweeps = counted(position["n_sweeps"], "sweep")
+    return sweeps if position["restart"] == 1 else f"{sweeps} of restart {position['restart']}"
+
+
+def _told(settings: Mapping[str, Any], name: str) -> str:
+    return repr(settings[name]) if name in settings else "not there"
+
+
+def _damaged(path: Path) -> CheckpointError:
+    return CheckpointError(
+        "is not a checkpoint of a fit, or it is damaged",
+        "Name another file, or remove it to begin anew",
+        file=path,
+    )
+
+
+def _check_members(file: BinaryIO) -> None:
+    """Refuse, before anything is unpacked, what is damaged or larger than its file."""
+    size = os.fstat(file.fileno()).st_size
+    if unpacked_size(file) > size:  # we do not compress
+        raise ValueError("it would unpack to more than it is")
+    file.seek(0)
+    if any(member is None or member.dtype.hasobject for member in members_of(file).values()):
+        raise ValueError("it has members that are no arrays of numbers or words")
+    file.seek(0)
+    with zipfile.ZipFile(file) as archive:
+        if archive.testzip() is not None:  # reads everything, against its checksums
+            raise ValueError("a checksum is wrong")
+
+
+def _check_header(header: Mapping[str, Any]) -> None:
+    for name, kind in HEADER.items():
+        if not isinstance(header[name], kind):
+            raise TypeError(f"{name} is {header[name]!r}")
+
+
+HEADER: dict[str, Any] = {
+    "settings": dict,
+    "data": dict,
+    "finished": bool,
+    "restart": int,
+    "n_sweeps": int,
+    "seconds": float,
+    "generators": list,
+    "best_restart": int,
+    "runs": dict,
+}
+
+
+def _written(
+    position: Position, identity: Identity, *, finished: bool
+) -> tuple[dict[str, Any], Arrays]:
+    """The header and the arrays of a checkpoint."""
+    runs = {"best": position.best, "current": position.current}
+    known = {name: run for name, run in runs.items() if run is not None}
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "ibp": metadata.version("ibp"),
+        "settings": identity.settings,
+        "data": {
+            "shape": identity.data.shape,
+            "kind": identity.data.kind,
+            "digest": identity.data.digest,
+        },
+        "finished": finished,
+        "restart": position.restart,
+        "n_sweeps": position.n_sweeps,
+        "seconds": float(position.seconds),
+        "generators": position.generators,
+        "best_restart": position.best_restart,
+        "runs": {
+            name: {"state_class": run.state_class, "ending": run.ending}
+            for name, run in known.items()
+        },
+    }
+    arrays: Arrays = {"data.means": identity.data.means, "data.squares": identity.data.squares}
+    arrays |= _prefixed("observed", position.observed)
+    for name, run in known.items():
+        arrays |= _prefixed(f"{name}.state", run.state) | _prefixed(f"{name}.history", run.history)
+    return header, arrays
+
+
+def _position(header: dict[str, Any], arrays: Arrays, path: Path) -> Position:
+    """What `_written` was made of."""
+    try:
+        runs = {
+            name: SavedRun(
+                str(known["state_class"]),
+                str(known["ending"]),
+                _under(f"{name}.state", arrays),
+                _under(f"{name}.history", arrays),
+            )
+            for name, known in header["runs"].items()
+        }
+        return Position(
+            header["restart"],
+            header["n_sweeps"],
+            header["seconds"],
+            header["generators"],
+            runs.get("current"),
+            runs.get("best"),
+            header["best_restart"],
+            _under("observed", arrays),
+        )
+    except (KeyError, TypeError) as error:
+        raise _damaged(path) from error
+
+
+def _prefixed(name: str, arrays: Arrays) -> Arrays:
+    return {f"{name}.{part}": array for part, array in arrays.items()}
+
+
+def _under(name: str, arrays: Arrays) -> Arrays:
+    """The arrays whose names begin with one, by the rest of theirs."""
+    return {
+        part.removeprefix(f"{name}."): array
+        for part, array in arrays.items()
+        if part.startswith(f"{name}.")
+    }
+
+
+def generator_state(generator: np.random.Generator) -> dict[str, Any]:
+    """All of a generator, in plain values."""
+    plain: dict[str, Any] = _plain_state(generator.bit_generator.state)
+    return plain
+
+
+def restore_generator(generator: np.random.Generator, state: dict[str, Any]) -> None:
+    """Let a generator go on as another of its kind would have."""
+    generator.bit_generator.state = _own_state(state)
+
+
+def _plain_state(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain_state(part) for name, part in value.items()}
+    if isinstance(value, np.ndarray):
+        return {"dtype": value.dtype.name, "values": value.tolist()}
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def _own_state(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"dtype", "values"}:
+        return np.array(value["values"], dtype=value["dtype"])
+    return {name: _own_state(part) for name, part in value.items()}
