@@ -31,40 +31,51 @@ FORMAT = "ibp-checkpoint"
 VERSION = 1
 # Settings that name a difference only once a restart has ended: those that end it.
 OF_ENDED_RESTARTS = ("max_iter",)
+MISSING = object()
+# What there are checkpoints of, and what the header of each has to have, of which type.
+FIT, COMPARISON = "fit", "comparison"
+COMMON: dict[str, Any] = {"settings": dict, "data": dict, "finished": bool, "seconds": float}
+HEADERS: dict[str, dict[str, Any]] = {
+    FIT: COMMON
+    | {"restart": int, "n_sweeps": int, "generators": list, "best_restart": int, "runs": dict},
+    COMPARISON: COMMON | {"result": dict},
+}
 ANEW = "Give what was given then, or name another file as the checkpoint to begin anew"
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What a fit is of: plain settings by name, those that change the answer, and the data."""
+    """What is worked on: plain settings by name, those that change the answer, and the data."""
 
     settings: Mapping[str, Any]
     data: Fingerprint
 
     def check(self, header: Mapping[str, Any], arrays: Arrays, path: Path) -> None:
-        """Refuse a checkpoint of another fit, and say how it differs."""
+        """Refuse a checkpoint of something else, and say how it differs."""
         before, now = header["settings"], as_json(self.settings)
-        names = [
-            name
-            for name in dict.fromkeys([*before, *now])
-            if name not in OF_ENDED_RESTARTS or header["restart"] > 1
-        ]
-        unknown = object()
-        other = [
-            f"{name} was {_told(before, name)} and is {_told(now, name)}"
-            for name in names
-            if before.get(name, unknown) != now.get(name, unknown)
-        ]
+        names = [*dict.fromkeys([*before, *now])]
+        if header.get("restart", 1) == 1:
+            names = [name for name in names if name not in OF_ENDED_RESTARTS]
+        other = [name for name in names if before.get(name, MISSING) != now.get(name, MISSING)]
+        if "estimator" in other:  # others go with it
+            other = ["estimator"]
         if other:
-            problem = f"is a checkpoint of a fit with other settings: {'; '.join(other)}"
+            told = (f"{name} was {_told(before, name)} and is {_told(now, name)}" for name in other)
+            problem = f"is a checkpoint of a {header['of']} with other settings: {'; '.join(told)}"
             raise CheckpointError(problem, ANEW, file=path)
         shape = (int(header["data"]["shape"][0]), int(header["data"]["shape"][1]))
         kind, digest = str(header["data"]["kind"]), str(header["data"]["digest"])
         sums = (arrays["data.means"], arrays["data.squares"])
         difference = self.data.difference(Fingerprint(shape, kind, digest, *sums))
         if difference:
-            problem = f"is a checkpoint of a fit to other data: they had {difference}"
+            problem = f"is a checkpoint of a {header['of']} with other data: they had {difference}"
             raise CheckpointError(problem, ANEW, file=path)
+
+    def written(self) -> tuple[dict[str, Any], Arrays]:
+        """The part of a checkpoint's header and arrays that tells what it is of."""
+        data = {"shape": self.data.shape, "kind": self.data.kind, "digest": self.data.digest}
+        sums = {"data.means": self.data.means, "data.squares": self.data.squares}
+        return {"settings": self.settings, "data": data}, sums
 
 
 @dataclass(frozen=True)
@@ -147,7 +158,7 @@ class CheckpointFile:
         self._is_written = self._is_finished = False
         self._written_at: float | None = None  # by the clock; None before the first time
         if os.path.lexists(self.path):
-            header, arrays = read(self.path)
+            header, arrays = read(self.path, FIT)
             if resume:
                 identity.check(header, arrays, self.path)
                 self.position = _position(header, arrays, self.path)
@@ -191,24 +202,14 @@ class CheckpointFile:
             self._write()
         except OSError as error:
             self._written_at = time.monotonic()  # it is tried again, but not after every sweep
-            self.warn(
-                CheckpointWarning(
-                    f"could not be written ({error.strerror or error}), and is as it was before: "
-                    "the last whole checkpoint",
-                    "The fit itself is not affected",
-                    file=self.path,
-                )
-            )
+            self.warn(not_written(self.path, error))
 
     def _write(self) -> None:
         if self.position is None:
             return
-        header, arrays = _written(self.position, self.identity, finished=self._is_finished)
-        encoded = json.dumps(header).encode("utf-8")
-        arrays["header"] = np.frombuffer(encoded, dtype=np.uint8)
-        assert not any(array.dtype.hasobject for array in arrays.values())  # nothing to pickle
-        with atomic(self.path, force=True) as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+        header, arrays = _written(self.position)
+        header["finished"] = self._is_finished
+        write(self.path, FIT, self.identity, header, arrays)
         self._written_at, self._is_written = time.monotonic(), True
 
 
@@ -217,7 +218,18 @@ def as_json(values: Any) -> Any:
     return json.loads(json.dumps(values))
 
 
-def read(path: Path) -> tuple[dict[str, Any], Arrays]:
+def write(path: Path, of: str, identity: Identity, header: dict[str, Any], arrays: Arrays) -> None:
+    """Write a checkpoint, all or nothing."""
+    common = {"format": FORMAT, "version": VERSION, "ibp": metadata.version("ibp"), "of": of}
+    settings, sums = identity.written()
+    encoded = json.dumps(common | settings | header).encode("utf-8")
+    members = arrays | sums | {"header": np.frombuffer(encoded, dtype=np.uint8)}
+    assert not any(array.dtype.hasobject for array in members.values())  # nothing to pickle
+    with atomic(path, force=True) as file:
+        np.savez(file, **members)  # type: ignore[arg-type]
+
+
+def read(path: Path, of: str) -> tuple[dict[str, Any], Arrays]:
     """Read a checkpoint's header and arrays, or say why not in a sentence."""
     try:
         with path.open("rb") as file:
@@ -226,32 +238,53 @@ def read(path: Path) -> tuple[dict[str, Any], Arrays]:
             with np.load(file, allow_pickle=False) as members:
                 arrays = {name: members[name] for name in members.files}
         header = json.loads(arrays.pop("header").tobytes().decode("utf-8"))
-        if not isinstance(header, dict) or header["format"] != FORMAT:
+        if header["format"] != FORMAT or header["of"] != of:
             raise ValueError("it is something else")
         version, library = header["version"], header["ibp"]
-        _check_header(header)
+        for name, kind in HEADERS[of].items():
+            if not isinstance(header[name], kind):
+                raise TypeError(f"{name} is {header[name]!r}")
     except (FileNotFoundError, IsADirectoryError, PermissionError):
         raise
     except Exception as error:  # damage can surface as nearly anything
-        raise _damaged(path) from error
+        raise damaged(path, of) from error
     own = metadata.version("ibp")
     if (version, library) != (VERSION, own):
         raise CheckpointError(
             f"was written by ibp {library} (format {version}), and this is ibp {own} "
             f"(format {VERSION}), which may not go on in the same way",
-            "Let that version end the fit, or remove the file to begin anew",
+            "Let that version finish, or remove the file to begin anew",
             file=path,
         )
     return header, arrays
 
 
-def is_checkpoint(path: Path) -> bool:
+def is_checkpoint(path: Path, of: str) -> bool:
     """Whether a file is one of ours."""
     try:
-        read(path)
+        read(path, of)
     except (CheckpointError, OSError):
         return False
     return True
+
+
+def damaged(path: Path, of: str) -> CheckpointError:
+    """The error for a file that is not what it should be."""
+    return CheckpointError(
+        f"is not a checkpoint of a {of}, or it is damaged",
+        "Name another file, or remove it to begin anew",
+        file=path,
+    )
+
+
+def not_written(path: Path, error: OSError) -> CheckpointWarning:
+    """The warning for a checkpoint that could not be written."""
+    return CheckpointWarning(
+        f"could not be written ({error.strerror or error}), and is as it was before: the last "
+        "whole checkpoint",
+        "What is under way is not affected",
+        file=path,
+    )
 
 
 def _told_position(position: Mapping[str, Any]) -> str:
@@ -261,14 +294,6 @@ def _told_position(position: Mapping[str, Any]) -> str:
 
 def _told(settings: Mapping[str, Any], name: str) -> str:
     return repr(settings[name]) if name in settings else "not there"
-
-
-def _damaged(path: Path) -> CheckpointError:
-    return CheckpointError(
-        "is not a checkpoint of a fit, or it is damaged",
-        "Name another file, or remove it to begin anew",
-        file=path,
-    )
 
 
 def _check_members(file: BinaryIO) -> None:
@@ -285,42 +310,11 @@ def _check_members(file: BinaryIO) -> None:
             raise ValueError("a checksum is wrong")
 
 
-def _check_header(header: Mapping[str, Any]) -> None:
-    for name, kind in HEADER.items():
-        if not isinstance(header[name], kind):
-            raise TypeError(f"{name} is {header[name]!r}")
-
-
-HEADER: dict[str, Any] = {
-    "settings": dict,
-    "data": dict,
-    "finished": bool,
-    "restart": int,
-    "n_sweeps": int,
-    "seconds": float,
-    "generators": list,
-    "best_restart": int,
-    "runs": dict,
-}
-
-
-def _written(
-    position: Position, identity: Identity, *, finished: bool
-) -> tuple[dict[str, Any], Arrays]:
-    """The header and the arrays of a checkpoint."""
+def _written(position: Position) -> tuple[dict[str, Any], Arrays]:
+    """A position as a header and arrays."""
     runs = {"best": position.best, "current": position.current}
     known = {name: run for name, run in runs.items() if run is not None}
     header = {
-        "format": FORMAT,
-        "version": VERSION,
-        "ibp": metadata.version("ibp"),
-        "settings": identity.settings,
-        "data": {
-            "shape": identity.data.shape,
-            "kind": identity.data.kind,
-            "digest": identity.data.digest,
-        },
-        "finished": finished,
         "restart": position.restart,
         "n_sweeps": position.n_sweeps,
         "seconds": float(position.seconds),
@@ -331,8 +325,7 @@ def _written(
             for name, run in known.items()
         },
     }
-    arrays: Arrays = {"data.means": identity.data.means, "data.squares": identity.data.squares}
-    arrays |= _prefixed("observed", position.observed)
+    arrays = _prefixed("observed", position.observed)
     for name, run in known.items():
         arrays |= _prefixed(f"{name}.state", run.state) | _prefixed(f"{name}.history", run.history)
     return header, arrays
@@ -361,7 +354,7 @@ def _position(header: dict[str, Any], arrays: Arrays, path: Path) -> Position:
             _under("observed", arrays),
         )
     except (KeyError, TypeError) as error:
-        raise _damaged(path) from error
+        raise damaged(path, FIT) from error
 
 
 def _prefixed(name: str, arrays: Arrays) -> Arrays:
