@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from types import FrameType
-from typing import Any, Generic, Literal, Self, TypeVar, get_type_hints
+from typing import Any, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from ibp import stopping
 from ibp.blas import single_threaded_blas
@@ -27,20 +26,11 @@ from ibp.checkpoints import (
 from ibp.data import Observations
 from ibp.methods.base import Method, SweepRecord, ThoroughMethod, UnitingMethod
 from ibp.methods.context import Context
-from ibp.methods.state import Arrays, State
+from ibp.methods.state import Arrays
 from ibp.parallel import Executor, Threads
+from ibp.runs import Ending, History, Run, restored_run, saved_run
 
 StateT = TypeVar("StateT")
-Ending = Literal["converged", "max_iter", "time_limit", "callback", "interrupted"]
-# The fields of a record that are numbers, and the types of their arrays in the history.
-DTYPES = {float: np.float64, int: np.int64}
-NUMBERS = {
-    name: DTYPES[kind] for name, kind in get_type_hints(SweepRecord).items() if kind in DTYPES
-}
-# Those that say how a run goes on; and what the names of further values begin with where all are
-# written down.
-FLAGS = tuple(name for name, kind in get_type_hints(SweepRecord).items() if kind is bool)
-FURTHER = "values."
 # Between two copies of a state, for checkpoints, passes so many times the time that one takes.
 BETWEEN_COPIES = 20
 
@@ -72,88 +62,6 @@ class Progress(SweepRecord):
 # A callback may return True to end the fit. One that has an attribute `uncounted_seconds` has spent
 # so many on what the time limit is not to count.
 Callback = Callable[[Progress], object]
-
-
-@dataclass
-class History:
-    """The records of a run's sweeps, and the seconds from the fit's beginning to their ends."""
-
-    initial: SweepRecord  # of the state before the first sweep
-    sweeps: list[SweepRecord] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-
-    @property
-    def last(self) -> SweepRecord:
-        """The record of the last sweep or, before the first, of the initial state."""
-        return self.sweeps[-1] if self.sweeps else self.initial
-
-    def append(self, sweep: SweepRecord, seconds: float) -> None:
-        """Record a sweep."""
-        self.sweeps.append(sweep)
-        self.seconds.append(seconds)
-
-    def as_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return plain arrays by name, with one entry per sweep."""
-        arrays: dict[str, npt.NDArray[Any]] = {
-            name: np.array([getattr(sweep, name) for sweep in self.sweeps], dtype=dtype)
-            for name, dtype in NUMBERS.items()
-        }
-        arrays["seconds"] = np.array(self.seconds, dtype=np.float64)
-        for name in self.sweeps[0].values if self.sweeps else ():
-            arrays[name] = np.array([sweep.values[name] for sweep in self.sweeps])
-        return arrays
-
-    def to_arrays(self) -> Arrays:
-        """All of it as arrays by name; the initial state comes first, less its further values."""
-        records = [self.initial, *self.sweeps]
-        arrays: Arrays = {
-            name: np.array([getattr(record, name) for record in records])
-            for name in (*NUMBERS, *FLAGS)
-        }
-        arrays["seconds"] = np.array(self.seconds, dtype=np.float64)
-        for name in self.sweeps[0].values if self.sweeps else ():
-            arrays[FURTHER + name] = np.array([sweep.values[name] for sweep in self.sweeps])
-        return arrays
-
-    @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """The history that `to_arrays` wrote down."""
-        columns = {name: arrays[name].tolist() for name in (*NUMBERS, *FLAGS)}
-        further = {
-            name.removeprefix(FURTHER): arrays[name].tolist()
-            for name in arrays
-            if name.startswith(FURTHER)
-        }
-        initial, *sweeps = (
-            SweepRecord(**dict(zip(columns, record, strict=True)))
-            for record in zip(*columns.values(), strict=True)
-        )
-        if further:
-            values = zip(*further.values(), strict=True)
-            sweeps = [
-                replace(sweep, values=dict(zip(further, own, strict=True)))
-                for sweep, own in zip(sweeps, values, strict=True)
-            ]
-        return cls(initial, sweeps, arrays["seconds"].tolist())
-
-
-@dataclass
-class Run(Generic[StateT]):
-    """A run of a method, from one start, as far as it came.
-
-    ``interrupted`` says whether Ctrl-C ended this run or a restart that came after it.
-    """
-
-    context: Context
-    state: StateT
-    history: History
-    ending: Ending = "callback"  # until there is another
-    interrupted: bool = False
-
-    @property
-    def evidence(self) -> float:
-        """What its state is worth."""
-        return self.history.last.evidence
 
 
 class Observer:
@@ -337,7 +245,7 @@ class _Journal(Generic[StateT]):
         """Take note of what has come of the restarts that have ended."""
         self.best, self.best_restart = None, 0
         if best is not None:
-            self.best, self.best_restart = _saved(best), best.context.restart
+            self.best, self.best_restart = saved_run(best), best.context.restart
         self.observed = {
             f"{type(observer).__name__}.{name}": array
             for observer in self.observers
@@ -361,7 +269,7 @@ class _Journal(Generic[StateT]):
             len(current.history.sweeps) if current is not None else 0,
             self.stopwatch.seconds(),
             [generator_state(generator) for generator in self.generators],
-            _saved(current) if current is not None else None,
+            saved_run(current) if current is not None else None,
             self.best,
             self.best_restart,
             self.observed,
@@ -435,9 +343,9 @@ class _Fit(Generic[StateT]):
         if position is not None:
             first = position.restart
             if position.best is not None:
-                best = self.restored(position.best, position.best_restart)
+                best = restored_run(position.best, self.context(position.best_restart))
             if position.current is not None:
-                current = self.restored(position.current, first)
+                current = restored_run(position.current, self.context(first))
                 self.journal.noted = (first, position.n_sweeps)
             self.journal.know(best)
         for restart in range(first, len(self.generators) + 1):
@@ -461,12 +369,6 @@ class _Fit(Generic[StateT]):
         best.interrupted = self.sign.seen and self.interruption.requested
         self.journal.finished()
         return best
-
-    def restored(self, saved: SavedRun, restart: int) -> Run[StateT]:
-        """A run as it was written down."""
-        state: Any = State.named(saved.state_class).from_arrays(saved.state)
-        ending: Any = saved.ending
-        return Run(self.context(restart), state, History.from_arrays(saved.history), ending)
 
     def begun(self, restart: int, best: Run[StateT] | None) -> Run[StateT]:
         """A run of the method at its start."""
@@ -552,11 +454,3 @@ class _Fit(Generic[StateT]):
 def _is_true(answer: object) -> bool:
     """Whether a callback answered True: Python's, or NumPy's, as comparisons of numbers give it."""
     return isinstance(answer, bool | np.bool_) and bool(answer)
-
-
-def _saved(current: Run[Any]) -> SavedRun:
-    """A run as it is written down."""
-    state: State = current.state
-    return SavedRun(
-        type(state).__name__, current.ending, state.to_arrays(), current.history.to_arrays()
-    )

@@ -203,7 +203,7 @@ def _check_integers(value: Any) -> None:
 
 def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
     estimator_class = CARDS[header["class"]].estimator
-    from ibp.loop import Ending  # loaded with any estimator
+    from ibp.runs import Ending  # loaded with any estimator
 
     if header["version"] < 3:
         _complete_older(header, arrays)

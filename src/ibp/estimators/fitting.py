@@ -38,10 +38,11 @@ from ibp.estimators.observing import (
     TaskTree,
     similarity,
 )
-from ibp.loop import Observer, Run, run
+from ibp.loop import Observer, run
 from ibp.parallel import Executor, Threads
 from ibp.random_state import spawn_generators
 from ibp.registry import card_of
+from ibp.runs import Run
 from ibp.validation import (
     check_columns_observed,
     check_matrix,

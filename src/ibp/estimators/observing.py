@@ -9,8 +9,9 @@ import numpy as np
 
 from ibp.agreement import CompactCodes, match_codes
 from ibp.checkpoints import Position
-from ibp.loop import Observer, Progress, Run
+from ibp.loop import Observer, Progress
 from ibp.methods.state import Arrays
+from ibp.runs import Run
 
 try:  # scikit-learn 1.9 and later; experimental there
     from sklearn.callback import CallbackSupportMixin
