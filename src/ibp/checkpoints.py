@@ -12,7 +12,8 @@ import json
 import os
 import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
 from os import PathLike
@@ -160,8 +161,9 @@ class CheckpointFile:
         if os.path.lexists(self.path):
             header, arrays = read(self.path, FIT)
             if resume:
-                identity.check(header, arrays, self.path)
-                self.position = _position(header, arrays, self.path)
+                with self.being_read():
+                    identity.check(header, arrays, self.path)
+                    self.position = _position(header, arrays)
                 self._is_written, self._is_finished = True, header["finished"]
                 self._written_at = time.monotonic()
             elif not header["finished"]:
@@ -173,6 +175,10 @@ class CheckpointFile:
                     file=self.path,
                 )
         remove_leftovers(self.path)
+
+    def being_read(self) -> AbstractContextManager[None]:
+        """Within this, whatever goes wrong is the file's fault."""
+        return being_read(self.path, FIT)
 
     @property
     def is_due(self) -> bool:
@@ -196,7 +202,7 @@ class CheckpointFile:
 
     def flush(self) -> None:
         """Write down what is not written yet; if that is not possible, say so and go on."""
-        if self._is_written:
+        if self._is_written or self._written_at is None:  # or it never could be
             return
         try:
             self._write()
@@ -231,7 +237,7 @@ def write(path: Path, of: str, identity: Identity, header: dict[str, Any], array
 
 def read(path: Path, of: str) -> tuple[dict[str, Any], Arrays]:
     """Read a checkpoint's header and arrays, or say why not in a sentence."""
-    try:
+    with being_read(path, of):
         with path.open("rb") as file:
             _check_members(file)
             file.seek(0)
@@ -244,10 +250,6 @@ def read(path: Path, of: str) -> tuple[dict[str, Any], Arrays]:
         for name, kind in HEADERS[of].items():
             if not isinstance(header[name], kind):
                 raise TypeError(f"{name} is {header[name]!r}")
-    except (FileNotFoundError, IsADirectoryError, PermissionError):
-        raise
-    except Exception as error:  # damage can surface as nearly anything
-        raise damaged(path, of) from error
     own = metadata.version("ibp")
     if (version, library) != (VERSION, own):
         raise CheckpointError(
@@ -268,13 +270,19 @@ def is_checkpoint(path: Path, of: str) -> bool:
     return True
 
 
-def damaged(path: Path, of: str) -> CheckpointError:
-    """The error for a file that is not what it should be."""
-    return CheckpointError(
-        f"is not a checkpoint of a {of}, or it is damaged",
-        "Name another file, or remove it to begin anew",
-        file=path,
-    )
+@contextmanager
+def being_read(path: Path, of: str) -> Iterator[None]:
+    """Say of whatever goes wrong that the file is not what it should be: damage has many faces."""
+    try:
+        yield
+    except (CheckpointError, FileNotFoundError, IsADirectoryError, PermissionError):
+        raise
+    except Exception as error:
+        raise CheckpointError(
+            f"is not a checkpoint of a {of}, or it is damaged",
+            "Name another file, or remove it to begin anew",
+            file=path,
+        ) from error
 
 
 def not_written(path: Path, error: OSError) -> CheckpointWarning:
@@ -325,43 +333,43 @@ def _written(position: Position) -> tuple[dict[str, Any], Arrays]:
             for name, run in known.items()
         },
     }
-    arrays = _prefixed("observed", position.observed)
+    arrays = arrays_named("observed", position.observed)
     for name, run in known.items():
-        arrays |= _prefixed(f"{name}.state", run.state) | _prefixed(f"{name}.history", run.history)
+        arrays |= arrays_named(f"{name}.state", run.state) | arrays_named(
+            f"{name}.history", run.history
+        )
     return header, arrays
 
 
-def _position(header: dict[str, Any], arrays: Arrays, path: Path) -> Position:
+def _position(header: dict[str, Any], arrays: Arrays) -> Position:
     """What `_written` was made of."""
-    try:
-        runs = {
-            name: SavedRun(
-                str(known["state_class"]),
-                str(known["ending"]),
-                _under(f"{name}.state", arrays),
-                _under(f"{name}.history", arrays),
-            )
-            for name, known in header["runs"].items()
-        }
-        return Position(
-            header["restart"],
-            header["n_sweeps"],
-            header["seconds"],
-            header["generators"],
-            runs.get("current"),
-            runs.get("best"),
-            header["best_restart"],
-            _under("observed", arrays),
+    runs = {
+        name: SavedRun(
+            known["state_class"],
+            known["ending"],
+            arrays_under(f"{name}.state", arrays),
+            arrays_under(f"{name}.history", arrays),
         )
-    except (KeyError, TypeError) as error:
-        raise damaged(path, FIT) from error
+        for name, known in header["runs"].items()
+    }
+    return Position(
+        header["restart"],
+        header["n_sweeps"],
+        header["seconds"],
+        header["generators"],
+        runs.get("current"),
+        runs.get("best"),
+        header["best_restart"],
+        arrays_under("observed", arrays),
+    )
 
 
-def _prefixed(name: str, arrays: Arrays) -> Arrays:
+def arrays_named(name: str, arrays: Arrays) -> Arrays:
+    """Arrays with a name put before each of theirs."""
     return {f"{name}.{part}": array for part, array in arrays.items()}
 
 
-def _under(name: str, arrays: Arrays) -> Arrays:
+def arrays_under(name: str, arrays: Arrays) -> Arrays:
     """The arrays whose names begin with one, by the rest of theirs."""
     return {
         part.removeprefix(f"{name}."): array

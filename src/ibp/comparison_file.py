@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibp.atomic_files import remove_leftovers
-from ibp.checkpoints import COMPARISON, Identity, damaged, not_written, read, write
+from ibp.checkpoints import COMPARISON, Identity, being_read, not_written, read, write
 from ibp.data import Fingerprint, as_source, summarize
 from ibp.errors import CheckpointError, counted
 from ibp.validation import level_of_user
@@ -59,13 +59,11 @@ class ComparisonFile:
         if os.path.lexists(self.path):
             header, arrays = read(self.path, COMPARISON)
             if resume:
-                self.identity.check(header, arrays, self.path)
-                self.seconds_before = header["seconds"]
-                self.started -= self.seconds_before
-                try:
+                with being_read(self.path, COMPARISON):
+                    self.identity.check(header, arrays, self.path)
+                    self.seconds_before = header["seconds"]
+                    self.started -= self.seconds_before
                     return type(empty).from_dict(header["result"])
-                except (KeyError, TypeError) as error:
-                    raise damaged(self.path, COMPARISON) from error
             if not header["finished"]:
                 done = counted(len(header["result"].get("fits", ())), "fit")
                 raise CheckpointError(

@@ -20,6 +20,8 @@ from ibp.checkpoints import (
     CheckpointFile,
     Position,
     SavedRun,
+    arrays_named,
+    arrays_under,
     generator_state,
     restore_generator,
 )
@@ -203,12 +205,11 @@ def run(
             sign,
             _Journal(checkpoint, generators, observers, stopwatch, sign),
         )
-        if checkpoint is None:
-            return fit.run_all()
         try:
             return fit.run_all()
         finally:  # whatever ended it
-            checkpoint.flush()
+            if checkpoint is not None:
+                checkpoint.flush()
 
 
 class _Journal(Generic[StateT]):
@@ -246,11 +247,9 @@ class _Journal(Generic[StateT]):
         self.best, self.best_restart = None, 0
         if best is not None:
             self.best, self.best_restart = saved_run(best), best.context.restart
-        self.observed = {
-            f"{type(observer).__name__}.{name}": array
-            for observer in self.observers
-            for name, array in observer.to_arrays().items()
-        }
+        self.observed = {}
+        for observer in self.observers:
+            self.observed |= arrays_named(type(observer).__name__, observer.to_arrays())
 
     def note(self, current: Run[StateT], *, needed: bool = False) -> None:
         """Take note of where a run is after a sweep, if that is needed, due, or cheap by now."""
@@ -283,25 +282,32 @@ class _Journal(Generic[StateT]):
         if self.file is not None and not self.sign.seen:
             self.file.finish()
 
-    def position(self) -> Position | None:
-        """Where to go on from: generators, clock and observers are set to it."""
-        position = self.file and self.file.position
-        if not position:
-            return None
-        for generator, state in zip(self.generators, position.generators, strict=True):
-            restore_generator(generator, state)
+    def resume(
+        self, context: Callable[[int], Context]
+    ) -> tuple[int, Run[StateT] | None, Run[StateT] | None]:
+        """Go on from what was written down, if anything was.
+
+        Generators, clock and observers are set to it. Returns the number of the restart that is
+        next, that restart if it has begun, and the best of those that have ended.
+        """
+        if self.file is None or self.file.position is None:
+            return 1, None, None
+        position, current, best = self.file.position, None, None
+        with self.file.being_read():
+            for generator, state in zip(self.generators, position.generators, strict=True):
+                restore_generator(generator, state)
+            for observer in self.observers:
+                observer.restore(arrays_under(type(observer).__name__, position.observed))
+            if position.best is not None:
+                best = restored_run(position.best, context(position.best_restart))
+            if position.current is not None:
+                current = restored_run(position.current, context(position.restart))
+                self.noted = (position.restart, position.n_sweeps)
         self.stopwatch.before = position.seconds
+        self.know(best)
         for observer in self.observers:
-            own = f"{type(observer).__name__}."
-            observer.restore(
-                {
-                    name.removeprefix(own): array
-                    for name, array in position.observed.items()
-                    if name.startswith(own)
-                }
-            )
             observer.resumed(position)
-        return position
+        return position.restart, current, best
 
 
 @dataclass(frozen=True)
@@ -336,18 +342,7 @@ class _Fit(Generic[StateT]):
 
     def run_all(self) -> Run[StateT]:
         """Run all restarts, or those that are left, and return the best."""
-        best: Run[StateT] | None = None
-        current: Run[StateT] | None = None
-        first = 1
-        position = self.journal.position()
-        if position is not None:
-            first = position.restart
-            if position.best is not None:
-                best = restored_run(position.best, self.context(position.best_restart))
-            if position.current is not None:
-                current = restored_run(position.current, self.context(first))
-                self.journal.noted = (first, position.n_sweeps)
-            self.journal.know(best)
+        first, current, best = self.journal.resume(self.context)
         for restart in range(first, len(self.generators) + 1):
             for observer in self.observers:
                 observer.restart_begins()
