@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import resource
@@ -11,9 +12,10 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 import zipfile
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +26,13 @@ from sklearn.base import clone
 import ibp
 from ibp import checkpoints, loop
 from ibp.atomic_files import UNCHANGED, atomic, remove_leftovers
-from ibp.checkpoints import FIT, read
-from ibp.data import Fingerprint, as_source, summarize
+from ibp.checkpoints import FIT, CheckpointFile, Identity, read
+from ibp.data import Fingerprint, Observations, as_source, summarize
 from ibp.data.fingerprint import BLOCK_ROWS, BLOCKS, sampled_blocks
 from ibp.errors import CheckpointError, CheckpointWarning, FitInterrupted
+from ibp.methods.base import SweepRecord
 from ibp.methods.samples import PosteriorSamples
+from ibp.methods.state import State
 from ibp.registry import CARDS
 from tiny_fits import MODES
 
@@ -134,7 +138,7 @@ def test_a_fit_that_is_cut_short_again_and_again_ends_as_one_that_is_not(name, p
         if patience.left >= 0:
             break
         assert not read_header(path)["finished"]
-        questions = int(1.8 * questions)
+        questions = int(2.5 * questions)
     assert sittings > 2
     assert read_header(path)["finished"]
     assert_same_fit(model, whole)
@@ -163,6 +167,79 @@ def test_a_fit_goes_on_after_every_sweep(make, tmp_path):
     assert iterations == [(restart, sweep) for restart in (1, 2) for sweep in range(1, 5)]
     model = make(n_init=2, max_iter=4, checkpoint=path, resume=True).fit(X)
     assert_same_fit(model, whole)
+
+
+@dataclass
+class WalkState(State):
+    """How far a walk is, and what has happened on the way."""
+
+    place: float
+    looks: int = 0
+    united: int = 0
+
+
+class Walk:
+    """Draws, looks again, and unites, and may be cut short in each."""
+
+    climbs = True
+
+    def init(self, context):
+        return WalkState(sum(context.rng.random() for _ in range(3) if not context.should_stop()))
+
+    def step(self, context, state):
+        for _ in range(2):
+            if not context.should_stop():
+                state.place += context.rng.random()
+        return self.report(context, state)
+
+    def report(self, context, state):
+        evidence = 1000.0 + state.place + 10.0 * state.united + 100.0 * state.looks
+        return SweepRecord(evidence, 1, 0, -1.0, values={"united": state.united})
+
+    def look_again(self, context, state):
+        state.looks += 1
+        return state.looks % 3 > 0
+
+    def unite(self, context, state, other):
+        for _ in range(2):
+            if not context.should_stop():
+                state.united += 1
+                state.place += context.rng.random() * other.place
+        return self.report(context, state)
+
+
+def walk(path, limit):
+    """Three restarts of a walk, from the checkpoint if there is one; and whether they ended."""
+    unit = Observations.from_array(np.ones((1, 1)))
+    identity = Identity({}, Fingerprint.of(unit.source, unit.summary))
+    file = CheckpointFile(path, 1e9, identity, resume=True, warn=warnings.warn)
+    generators = [np.random.default_rng(i) for i in range(3)]
+    settings = {"max_iter": 6, "tol": 1.0, "time_limit": limit, "checkpoint": file}
+    result = loop.run(Walk(), unit, generators, **settings)
+    seen = [result.state.to_arrays(), result.history.to_arrays(), {"ending": result.ending}]
+    seen.append({"generators": [generator.random() for generator in generators]})
+    for arrays in seen:
+        arrays.pop("seconds", None)
+    return seen, read(path, FIT)[0]["finished"]
+
+
+@pytest.mark.parametrize("between_copies", [0, 1e12], ids=["always", "where needed"])
+def test_it_does_not_matter_where_a_fit_was_cut(between_copies, patience, tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "BETWEEN_COPIES", between_copies)
+    whole, finished = walk(tmp_path / "whole.ckpt", None)
+    assert finished
+    for questions in itertools.count():
+        path = tmp_path / f"{questions}.ckpt"
+        patience.left = questions
+        first, finished = walk(path, 1.0)
+        if patience.left >= 0:
+            break
+        assert not finished
+        second, finished = walk(path, None)
+        assert finished
+        np.testing.assert_equal(second, whole)
+    assert questions > 40
+    np.testing.assert_equal(first, whole)
 
 
 def test_without_a_file_a_fit_begins_and_what_it_writes_changes_nothing(tmp_path):
