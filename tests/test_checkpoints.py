@@ -643,14 +643,15 @@ def largest_file(size):
 def test_a_disk_that_fills_up_does_not_end_a_fit(tmp_path):
     X, path = make_data(), tmp_path / "run.ckpt"
     whole_checkpoints = []
+    allowed, hardest = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def fill_up(progress):
         if progress.iteration == 3:
             whole_checkpoints.append(path.read_bytes())
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, -1))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hardest))
 
     with (
-        largest_file(-1),
+        largest_file(allowed),
         pytest.warns(CheckpointWarning, match="the last whole checkpoint") as told,
     ):
         model = sampler(checkpoint=path, checkpoint_seconds=0, callbacks=fill_up).fit(X)

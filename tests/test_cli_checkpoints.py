@@ -151,6 +151,17 @@ def test_a_full_disk_is_told_and_what_was_there_is_whole(call, tmp_path):
     assert (tmp_path / "model.ibp").read_bytes() == before
 
 
+def test_info_tells_what_a_checkpoint_is_of(call, interrupted):
+    call(*CHAIN, *KEPT)
+    shown = call("info", "run.ckpt").stdout
+    assert shown.startswith("run.ckpt, checkpoint of a fit")
+    told = dict(line.split(None, 1) for line in shown.splitlines()[2:] if line.startswith("  "))
+    assert (told["rows"], told["columns"], told["sweeps"], told["ended"]) == ("40", "36", "3", "no")
+    assert "estimator: AcceleratedGibbs" in shown and "max_iter: 6" in shown
+    settings = events_of(call("info", "model.ibp", "--json").stdout)[-1]["settings"]
+    assert not set(settings) & {"checkpoint", "checkpoint_seconds", "resume"}
+
+
 # Comparisons
 
 

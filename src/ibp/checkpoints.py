@@ -261,13 +261,14 @@ def read(path: Path, of: str) -> tuple[dict[str, Any], Arrays]:
     return header, arrays
 
 
-def is_checkpoint(path: Path, of: str) -> bool:
-    """Whether a file is one of ours."""
+def kind_of(path: Path) -> str | None:
+    """What a file is a checkpoint of, by its header alone; None if it is none."""
     try:
-        read(path, of)
-    except (CheckpointError, OSError):
-        return False
-    return True
+        with zipfile.ZipFile(path) as archive, archive.open("header.npy") as member:
+            header = json.loads(np.lib.format.read_array(member, allow_pickle=False).tobytes())
+        return str(header["of"]) if header["format"] == FORMAT else None
+    except Exception:  # as with `read`: what is damaged or no archive is none
+        return None
 
 
 @contextmanager

@@ -56,7 +56,7 @@ def check_checkpoint(
 
     With ``force``, and without ``resume``, one that is there is removed, to begin anew.
     """
-    from ibp.checkpoints import is_checkpoint
+    from ibp.checkpoints import kind_of
     from ibp.files.write import check_target
 
     if path is None:
@@ -70,7 +70,7 @@ def check_checkpoint(
     check_target(path, force=True)
     if resume or not os.path.lexists(path):
         return
-    if not is_checkpoint(path, of):
+    if kind_of(path) != of:
         raise InputError(
             f"exists already, and is no checkpoint of a {of}", "name another file", file=path
         )

@@ -29,8 +29,7 @@ EXAMPLES = (
     "ibp fit data.csv",
     "ibp fit digits.npy --codes weighted --image-shape 8x8 --report digits.html",
     "ibp fit data.csv -o model.ibp --restarts 5 --held-out 0.1 --time-limit 5m",
-    "ibp fit large.npy --checkpoint large.ckpt --resume",
-    "ibp fit counts.h5ad --method bnmf -k 20 --set tol=1e-5",
+    "ibp fit counts.h5ad --method bnmf -k 20 --set tol=1e-5 --checkpoint counts.ckpt --resume",
 )
 DEFAULT_RESTARTS = 1
 SUGGESTED_RESTARTS = 5
