@@ -1025,7 +1025,7 @@ def test_methods_that_tie_share_a_place():
     comparison = Comparison(9, 4, 6, 2, 0.2, 1.0, 0.75, made)
     assert places(comparison.ranking()) == [1, 1, 3]
     console = Console(record=True, width=80)
-    compare._show(comparison, Path("page.html"), console)
+    compare._show(comparison, Path("page.html"), None, console)
     shown = console.export_text()
     assert "1. aibp" in shown and "1. meibp" in shown and "3. bnmf" in shown
     assert "No difference between the first 2 would matter." in shown

@@ -18,6 +18,7 @@ from ibp.comparison import (
     zero_minimum_shift,
 )
 from ibp.datasets import make_binary_factors, make_block_images
+from ibp.errors import CheckpointError
 from ibp.evaluate import HeldOut, held_out_block
 
 SWEEPS = 15
@@ -299,3 +300,59 @@ def test_column_means_without_an_error_are_nothing_to_compare_with(held_out):
     error, ratio = same.own_errors(MEIBP(random_state=0).fit(same.training))
     assert ratio is None
     assert error == pytest.approx(0.0, abs=1e-9)
+
+
+# Checkpoints
+
+
+def without_seconds(comparison):
+    values = comparison.to_dict()
+    for fit in values["fits"]:
+        del fit["seconds"]
+    return values
+
+
+def test_a_comparison_goes_on_where_it_was(blocks, tmp_path):
+    path, told = tmp_path / "run.ckpt", []
+    methods = ["bnmf", "f-vibp"]
+    settings = {"n_restarts": 2, "time_limit": 60.0, "checkpoint": path}
+
+    def interrupt(progress):
+        if progress.done == 2 and progress.sweep == 2:
+            raise KeyboardInterrupt
+
+    half = compare(blocks, methods, **settings, on_progress=interrupt)
+    assert half.interrupted and len(half.fits) == 3
+    with pytest.raises(CheckpointError, match="holds 2 fits of a comparison that has not ended"):
+        compare(blocks, methods, **settings)
+    resumed = {"resume": True, "on_resumed": lambda *so_far: told.append(so_far)}
+    result = compare(blocks, methods, **settings, **resumed)
+    (so_far, seconds), *_ = told
+    assert [(fit.label, fit.seed) for fit in so_far.fits[:2]] == [("bnmf", 0), ("bnmf", 1)]
+    assert 0 < seconds < 60
+    settings.pop("checkpoint")
+    assert without_seconds(result) == without_seconds(compare(blocks, methods, **settings))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"time_limit": 3.0}, "time_limit was 2.0 and is 3.0"),
+        ({"methods": ["inmf"]}, r"methods was \['bnmf'\] and is \['inmf'\]"),
+        ({"X": np.ones((3, 3))}, "constant"),
+        ({"X": np.arange(12.0).reshape(4, 3)}, "100 x 36 numbers, and now there are 4 x 3"),
+    ],
+)
+def test_one_of_something_else_is_refused(blocks, tmp_path, changes, words):
+    settings = {"X": blocks, "methods": ["bnmf"], "time_limit": 2.0, "n_components": 2}
+    settings["checkpoint"] = tmp_path / "run.ckpt"
+    compare(**settings)
+    with pytest.raises(ValueError, match=words):
+        compare(**(settings | changes), resume=True)
+
+
+def test_time_that_was_spent_before_is_not_given_again(blocks, tmp_path):
+    settings = {"n_components": 2, "time_limit": 0.0, "checkpoint": tmp_path / "run.ckpt"}
+    before = compare(blocks, ["bnmf"], **settings)
+    after = compare(blocks, ["bnmf"], **settings, resume=True)
+    assert after == before and after.fits[0].ending == "time_limit"

@@ -23,7 +23,7 @@ LAYERS = (
     ("kernels",),
     ("starts",),
     ("methods",),
-    ("stopping", "loop"),
+    ("stopping", "checkpoints", "runs", "loop"),
     (
         "evaluate",
         "estimators",
@@ -32,6 +32,7 @@ LAYERS = (
         "validation",
         "agreement",
         "comparison",
+        "comparison_file",
         "traces",
         "datasets",
     ),

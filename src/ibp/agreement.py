@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -185,6 +186,19 @@ class CompactCodes:
             largest = np.max(np.abs(codes), axis=0, initial=0.0)
             self.packed = (codes / np.where(largest > 0, largest, 1.0)).astype(np.float32)
         self.shape = (self.packed.shape[0], codes.shape[1])
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """All of it as arrays by name."""
+        return {"packed": self.packed, "n_columns": np.array(self.shape[1])}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
+        """The codes that `to_arrays` wrote down."""
+        codes = cls.__new__(cls)
+        codes.packed = arrays["packed"]
+        codes.binary = codes.packed.dtype == np.uint8
+        codes.shape = (codes.packed.shape[0], int(arrays["n_columns"]))
+        return codes
 
     def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
         """Some rows of the codes."""

@@ -5,11 +5,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 from typing import BinaryIO
+
+# So many characters of a file's name are in that of the unfinished one; names have a longest.
+MOST_OF_NAME = 40
+# What is said, beside an error, of the file that was to be replaced.
+UNCHANGED = "the file that was there before is unchanged"
 
 
 @contextlib.contextmanager
@@ -19,12 +25,14 @@ def atomic(path: str | PathLike[str], *, force: bool = False) -> Iterator[Binary
     The bytes go to a hidden file beside the target. If the block fails or is interrupted, that file
     is removed, and the target is what it was. Of a link, the file that it points to is written.
     A target that exists, even since the block began, raises FileExistsError without ``force``, and
-    also with it if it is not an ordinary file.
+    also with it if it is not an ordinary file. An error for which a file that is there was left as
+    it was says so in a note.
     """
     target = Path(os.path.realpath(path))
-    if os.path.lexists(target) and not (force and target.is_file()):
+    there = os.path.lexists(target)
+    if there and not (force and target.is_file()):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-    temporary = target.with_name(f".ibp-{secrets.token_hex(6)}.tmp")
+    temporary = target.with_name(f".ibp-{target.name[:MOST_OF_NAME]}-{secrets.token_hex(6)}.tmp")
     try:
         with temporary.open("xb") as file:
             yield file
@@ -39,9 +47,21 @@ def atomic(path: str | PathLike[str], *, force: bool = False) -> Iterator[Binary
     except OSError as error:
         if error.errno is not None and error.filename in (None, str(temporary)):
             error.filename = str(path)  # the name that people know
+        if there:
+            error.add_note(UNCHANGED)
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(path: str | PathLike[str]) -> None:
+    """Remove what processes that were killed while they wrote this file have left beside it."""
+    target = Path(os.path.realpath(path))
+    unfinished = re.compile(rf"\.ibp-{re.escape(target.name[:MOST_OF_NAME])}-[0-9a-f]{{12}}\.tmp")
+    with contextlib.suppress(OSError):
+        for entry in target.parent.iterdir():
+            if unfinished.fullmatch(entry.name):
+                entry.unlink(missing_ok=True)
 
 
 def _take_free_name(temporary: Path, target: Path) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_array
 
 from ibp.clock import present_clock
+from ibp.comparison_file import ComparisonFile
 from ibp.errors import FitInterrupted, InvalidValueError
 from ibp.evaluate import HeldOut
 from ibp.loop import Progress
@@ -329,6 +331,9 @@ def compare(
     fraction: float = 0.2,
     random_state: int = 0,
     n_jobs: int | None = -1,
+    checkpoint: str | PathLike[str] | None = None,
+    resume: bool = False,
+    on_resumed: Callable[[Comparison, float], object] | None = None,
     on_progress: Callable[[ComparisonProgress], object] | None = None,
 ) -> Comparison:
     """Fit several methods to one data set and score their predictions of held-out entries.
@@ -354,6 +359,15 @@ def compare(
         Chooses what is hidden; the fits have this and the following seeds.
     n_jobs : int, default=-1
         Threads of each fit.
+    checkpoint : path-like, default=None
+        A file that keeps the fits that are done, whole or not at all, as each ends.
+    resume : bool, default=False
+        Whether to go on from that file, if it is there, instead of refusing to replace it; all but
+        `n_jobs` must be as it was. The fit that was under way begins anew, and what had been done
+        of it does not count in the time.
+    on_resumed : callable, default=None
+        Called with the comparison so far, if there is one to go on from, and the seconds that it
+        took.
     on_progress : callable, default=None
         Called with a `ComparisonProgress` after each sweep.
 
@@ -383,7 +397,6 @@ def compare(
         check_scalar(random_state, "random_state", Integral, min_val=0)
     if np.isnan(time_limit):
         raise InvalidValueError("time_limit must be a number of seconds; it is nan.")
-    started = time.perf_counter()
     data = _dense(X)
     held_out = HeldOut.of(data, random_state, fraction=fraction, rows="random")
     data_std = float(np.nanstd(held_out.training, dtype=np.float64))
@@ -392,17 +405,32 @@ def compare(
     (n, d), noise_std = data.shape, STD_FRACTION * data_std
     result = Comparison(n, d, held_out.n_hidden, n_components, fraction, data_std, noise_std)
     planned = [(label, random_state + i) for label in methods for i in range(n_restarts)]
+    settings = {
+        "methods": [*methods],
+        "n_components": n_components,
+        "n_restarts": n_restarts,
+        "time_limit": time_limit,
+        "fraction": fraction,
+        "random_state": random_state,
+    }
+    kept = ComparisonFile(checkpoint, settings, data)
+    result = kept.begin(result, resume=resume)
+    if result.fits and on_resumed is not None:
+        on_resumed(result, kept.seconds_before)
+    done_before = {(fit.label, fit.seed) for fit in result.fits}
+    compiled: set[str] = set()
 
     def share(n_fits: int) -> float:
         """Seconds for the next of so many fits."""
-        return max(0.0, time_limit - (time.perf_counter() - started)) / n_fits
+        return max(0.0, time_limit - (time.perf_counter() - kept.started)) / n_fits
 
     def fit_one(record: ComparedFit, done: int) -> None:
         label, seed = record.label, record.seed
         known = n_components if label == DEFAULT_METHOD else result.n_components
         model = METHODS[label](known, random_state=seed, n_jobs=n_jobs)
-        if seed == random_state:
+        if label not in compiled:
             warm_up(clone(model), held_out)
+            compiled.add(label)
         limit = share(len(planned) - done)
 
         def told(progress: Progress, seconds: float, score: float | None) -> None:
@@ -431,11 +459,12 @@ def compare(
         )
 
     try:
-        if n_components is None and set(methods) != {DEFAULT_METHOD}:
+        if result.n_components is None and set(methods) != {DEFAULT_METHOD}:
             limit = share(len(planned) + 1)
             result.n_components = _find_n_components(held_out, limit, random_state, n_jobs)
+            kept.keep(result)
         for done, (label, seed) in enumerate(planned):
-            if label in result.skipped:
+            if label in result.skipped or (label, seed) in done_before:
                 continue
             record = ComparedFit(label, seed)
             try:
@@ -444,10 +473,13 @@ def compare(
                 if record.sweeps:  # it took the data: something else went wrong
                     raise
                 result.skipped[label] = str(error)
+                kept.keep(result)
                 continue
             result.fits.append(record)
             if record.ending == "interrupted":
                 raise KeyboardInterrupt
+            kept.keep(result)
+        kept.keep(result, finished=True)
     except KeyboardInterrupt:
         if not result.fits:
             raise

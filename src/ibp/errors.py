@@ -164,6 +164,14 @@ class ModelFileError(InputError, ValueError):
     """A model file that cannot be read."""
 
 
+class CheckpointError(InputError, ValueError):
+    """A checkpoint that cannot be gone on from: damaged, or of other data or settings."""
+
+
+class CheckpointWarning(Explained, UserWarning):
+    """A checkpoint that could not be written, though the work goes on."""
+
+
 class DataWarning(Explained, UserWarning):
     """Data that can be fitted, but perhaps not as they are."""
 
@@ -194,4 +202,8 @@ class FitInterrupted(KeyboardInterrupt):
         self.model = model
 
     def __str__(self) -> str:
-        return f"{type(self.model).__name__} keeps what it found in {self.model.n_iter_} sweeps."
+        kept = f"{type(self.model).__name__} keeps what it found in {self.model.n_iter_} sweeps"
+        checkpoint = getattr(self.model, "checkpoint", None)
+        if checkpoint is None:
+            return f"{kept}."
+        return f"{kept}; with resume=True, fit goes on from {fspath(checkpoint)}."

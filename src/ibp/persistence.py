@@ -36,6 +36,8 @@ EVIDENCE_ROUNDING = 1e-3
 # No fit gives larger numbers, nor smaller ones where they must be positive, nor patterns so many
 # times its noise: data beyond `validation.LARGEST` are refused, and squares must be finite.
 LARGEST, LEAST = 1e100, 1e-120
+# Parameters that are about the run that led to a model, and a file of it on that machine.
+OF_THE_RUN = ("checkpoint", "checkpoint_seconds", "resume")
 # Integers of a header, as NumPy has them.
 LARGEST_INTEGER = 2**63 - 1
 
@@ -201,7 +203,7 @@ def _check_integers(value: Any) -> None:
 
 def _restore(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
     estimator_class = CARDS[header["class"]].estimator
-    from ibp.loop import Ending  # loaded with any estimator
+    from ibp.runs import Ending  # loaded with any estimator
 
     if header["version"] < 3:
         _complete_older(header, arrays)
@@ -397,6 +399,8 @@ def _plain_parameters(model: Any) -> dict[str, Any]:
     """The constructor's arguments that a file can hold."""
     plain = {}
     for name, value in model.get_params(deep=False).items():
+        if name in OF_THE_RUN:
+            continue
         value = _plain(value)
         try:
             json.dumps(value, allow_nan=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ibp.cli import options
-from ibp.cli.data import PAGE_ENDINGS, check_files, places_named
+from ibp.cli.data import PAGE_ENDINGS, check_checkpoint, check_files, places_named
 from ibp.cli.problems import INTERRUPTED, session
 from ibp.cli.progress import ComparisonSweep, Console
 from ibp.cli.reading import Reading, read_data
@@ -20,7 +21,7 @@ from ibp.errors import InputError, counted
 from ibp.registry import COMPARED_BY_COMMAND
 
 if TYPE_CHECKING:
-    from ibp.comparison import ComparisonProgress
+    from ibp.comparison import Comparison, ComparisonProgress
 
 EXAMPLES = (
     "ibp compare data.csv -k 20",
@@ -31,6 +32,7 @@ MOST_MINUTES = 1e6
 
 
 def compare(
+    context: typer.Context,
     data: options.DataFile,
     output: Annotated[
         Path | None,
@@ -66,6 +68,8 @@ def compare(
         ),
     ] = 0.2,
     seed: options.Seed = 0,
+    checkpoint: options.Checkpoint = None,
+    resume: options.Resume = False,
     jobs: options.Jobs = None,
     title: options.Title = None,
     header: options.Header = None,
@@ -83,12 +87,16 @@ def compare(
 
     Part of the entries are hidden from all methods, which share the time equally; the score is
     the mean log-likelihood of a hidden entry, the same noise for all. Ctrl-C ends it with what
-    there is.
+    there is. With --checkpoint --resume, the same command given again keeps the fits that are done.
     """
     output = options.beside(data, "-comparison.html") if output is None else output
     reading = Reading(header, index, drop, key, names, transpose, decimal)
     with session(quiet=quiet, json=json) as reporter:
         check_files((data,), ((output, PAGE_ENDINGS),), force=force)
+        if checkpoint is not None or resume:
+            from ibp.checkpoints import COMPARISON
+
+            check_checkpoint(checkpoint, COMPARISON, (data, output), resume=resume, force=force)
         table = read_data(reporter, data, reading)
         n_rows, n_columns = table.shape
         reporter.stage(f"Comparing on {table.source}: {n_rows:,} x {n_columns:,}")
@@ -113,6 +121,12 @@ def compare(
                 )
             )
 
+        def tell_resumed(so_far: Comparison, seconds: float) -> None:
+            nonlocal started
+            started -= seconds
+            done = counted(len(so_far.fits), "fit")
+            reporter.note(f"Going on from {checkpoint}: {done} in {duration(seconds)}.")
+
         end_of_loading()
         with compilation_reported(reporter.compiling), places_named(table):
             comparison = run_comparison(
@@ -124,6 +138,9 @@ def compare(
                 fraction=held_out,
                 random_state=seed,
                 n_jobs=-1 if jobs is None else jobs,
+                checkpoint=checkpoint,
+                resume=resume,
+                on_resumed=tell_resumed,
                 on_progress=tell,
             )
         for label, reason in comparison.skipped.items():
@@ -152,16 +169,19 @@ def compare(
             "hidden_entries": comparison.n_hidden,
             "noise_std": comparison.noise_std,
             "interrupted": comparison.interrupted,
+            "checkpoint": checkpoint,
             "skipped": comparison.skipped,
             "ranking": ranking,
         }
-        reporter.result(values, partial(_show, comparison, output), output)
+        arguments = context.obj if checkpoint is not None else None
+        reporter.result(values, partial(_show, comparison, output, arguments), output)
         if comparison.interrupted:
             raise typer.Exit(INTERRUPTED)
 
 
-def _show(comparison: Any, output: Path, console: Console) -> None:
-    from ibp.cli.summary import print_path
+def _show(comparison: Any, output: Path, arguments: Sequence[str] | None, console: Console) -> None:
+    """Print the ranking; of one that has a checkpoint, by which ``arguments`` it was made."""
+    from ibp.cli.summary import again, print_path, show_next_steps
     from ibp.comparison import places
 
     ranking = comparison.ranking()
@@ -193,3 +213,8 @@ def _show(comparison: Any, output: Path, console: Console) -> None:
     if comparison.interrupted:
         console.print("Interrupted: this is the comparison so far.")
     print_path(console, "Report", output)
+    if comparison.interrupted and arguments is not None:
+        console.print()
+        show_next_steps(
+            console, {again(arguments, "--resume"): "go on with the fits that are left"}
+        )

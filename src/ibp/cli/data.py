@@ -44,6 +44,42 @@ def check_files(
         check_target(path, force=True, endings=endings)
 
 
+def check_checkpoint(
+    path: Path | None,
+    of: str,
+    others: Iterable[Path | None],
+    *,
+    resume: bool,
+    force: bool,
+) -> None:
+    """Refuse a checkpoint that could not be written, or whose file is something else.
+
+    With ``force``, and without ``resume``, one that is there is removed, to begin anew.
+    """
+    from ibp.checkpoints import kind_of
+    from ibp.files.write import check_target
+
+    if path is None:
+        if resume:
+            cure = "Name the file that --checkpoint wrote: --checkpoint FILE --resume"
+            raise InputError("--resume needs to know from where", cure)
+        return
+    taken = {os.path.realpath(other) for other in others if other is not None}
+    if os.path.realpath(path) in taken:
+        raise InputError("is named twice", "each file needs a name of its own", file=path)
+    check_target(path, force=True)
+    if resume or not os.path.lexists(path):
+        return
+    if kind_of(path) != of:
+        raise InputError(
+            f"exists already, and is no checkpoint of a {of}", "name another file", file=path
+        )
+    if not force:
+        cure = "go on from it with --resume, or begin anew with --force"
+        raise InputError("exists already", cure, file=path)
+    path.unlink()
+
+
 def load_model(reporter: Reporter, path: Path, called: Path | None = None) -> Any:
     """Read a model file and say so."""
     import ibp

@@ -11,6 +11,7 @@ import typer
 from ibp.cli import options
 from ibp.cli.data import (
     PAGE_ENDINGS,
+    check_checkpoint,
     check_files,
     check_image_shape,
     write_report_page,
@@ -28,7 +29,7 @@ EXAMPLES = (
     "ibp fit data.csv",
     "ibp fit digits.npy --codes weighted --image-shape 8x8 --report digits.html",
     "ibp fit data.csv -o model.ibp --restarts 5 --held-out 0.1 --time-limit 5m",
-    "ibp fit counts.h5ad --method bnmf -k 20 --set tol=1e-5",
+    "ibp fit counts.h5ad --method bnmf -k 20 --set tol=1e-5 --checkpoint counts.ckpt --resume",
 )
 DEFAULT_RESTARTS = 1
 SUGGESTED_RESTARTS = 5
@@ -91,6 +92,8 @@ def fit(
             "and the number of features hangs on the start.",
         ),
     ] = False,
+    checkpoint: options.Checkpoint = None,
+    resume: options.Resume = False,
     jobs: options.Jobs = None,
     settings: Annotated[
         list[Any] | None,
@@ -125,7 +128,8 @@ def fit(
 ) -> None:
     """Find the features of a data file, and save them as a model.
 
-    Ctrl-C ends the fit and saves what there is.
+    Ctrl-C ends the fit and saves what there is. With --checkpoint --resume, the same command given
+    again goes on where the last one was, and ends as if nothing had happened.
     """
     output = options.beside(data, ".ibp") if output is None else output
     changes = options.dictionary_of(settings)
@@ -136,6 +140,10 @@ def fit(
         fitting.check_model_name(output)
         check_files((data,), ((output, ()), (report, PAGE_ENDINGS)), force=force)
         fitting.check_settings(changes)
+        if checkpoint is not None or resume:
+            from ibp.checkpoints import FIT
+
+            check_checkpoint(checkpoint, FIT, (data, output, report), resume=resume, force=force)
         if report is not None:
             import jinja2  # noqa: F401  # to miss it now, not after the fit
         table = read_data(reporter, data, reading)
@@ -148,6 +156,8 @@ def fit(
             random_state=seed,
             max_iter=max_sweeps,
             time_limit=time_limit,
+            checkpoint=None if checkpoint is None else str(checkpoint),
+            resume=resume or None,
             n_jobs=jobs,
             codes=codes,
             no_moves=no_moves,
@@ -180,7 +190,7 @@ def fit(
             given = reading.arguments()
             _show_what_now(console, summary, data, output, page, given, context.obj)
 
-        files = {"model": output, "report": page}
+        files = {"model": output, "report": page, "checkpoint": checkpoint}
         reporter.result(files | summary.values(), show, output)
         if interrupted:
             raise typer.Exit(INTERRUPTED)
@@ -199,14 +209,15 @@ def _show_what_now(
 
     ``reading`` are the options by which the data were read, ``arguments`` all of this command.
     """
-    from ibp.cli.summary import print_path, quoted, show_next_steps
+    from ibp.cli.summary import again, print_path, quoted, show_next_steps
     from ibp.report.codes import worthwhile_gain
 
     model = summary.model
     console.print()
     if model.ending_ == "interrupted":
         console.print(
-            f"Interrupted after {duration(summary.seconds)}. The best model so far was saved."
+            f"Interrupted after {duration(summary.seconds)}. The best model so far was saved"
+            + ("." if model.checkpoint is None else f"; the fit can go on from {model.checkpoint}.")
         )
     print_path(console, "Model", output)
     if report is not None:
@@ -215,6 +226,8 @@ def _show_what_now(
     source = "DATA" if data == STANDARD_INPUT else str(data)  # which was read to its end
     here, there = " ".join(map(quoted, [source, *reading])), quoted(output)
     steps = {}
+    if model.checkpoint is not None and model.ending_ in ("interrupted", "time_limit"):
+        steps[again(arguments, "--resume")] = "go on where it was"
     if report is None:
         page = quoted(output.with_suffix(".html"))
         steps[f"ibp report {there} {here} -o {page}"] = "see the features, and how sure they are"
@@ -223,25 +236,16 @@ def _show_what_now(
     codes = quoted(output.with_name(f"{output.stem}-features.csv"))
     steps[f"ibp transform {there} {here} -o {codes}"] = has
     if model.ending_ == "max_iter":
-        again = _again(arguments, "--max-sweeps", 4 * model.max_iter)
-        steps[again] = "go on until it converges"
+        more = ("--max-sweeps", 4 * model.max_iter)
+        resumed = ("--resume",) if model.checkpoint is not None and model.n_init == 1 else ()
+        steps[again(arguments, *more, *resumed)] = "go on until it converges"
     gain = worthwhile_gain(model, model.notes_.get("weights_gain"))
     if gain is not None:
-        again = _again(arguments, "--codes", "weighted")
-        steps[again] = f"how much of a feature, not only whether: a few steps gain {gain:,.0f} nats"
+        weighted = again(arguments, "--codes", "weighted")
+        steps[weighted] = (
+            f"how much of a feature, not only whether: a few steps gain {gain:,.0f} nats"
+        )
     if model.n_init == 1:
-        again = _again(arguments, "--restarts", SUGGESTED_RESTARTS)
-        steps[again] = "another start may find other features: see which come back"
+        restarted = again(arguments, "--restarts", SUGGESTED_RESTARTS)
+        steps[restarted] = "another start may find other features: see which come back"
     show_next_steps(console, steps)
-
-
-def _again(arguments: Sequence[str], option: str, value: int | str) -> str:
-    """The same command with one option changed, to replace the model that is there by now."""
-    from ibp.cli.summary import quoted
-
-    kept = [
-        argument
-        for before, argument in zip(["", *arguments], arguments, strict=False)
-        if option not in (before, argument.partition("=")[0]) and argument != "--force"
-    ]
-    return " ".join(map(quoted, ["ibp", *kept, option, str(value), "--force"]))

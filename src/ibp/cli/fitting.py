@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ibp.cli.data import PAGE_ENDINGS, places_named
+from ibp.cli.problems import notes_of
 from ibp.cli.progress import Reporter, Sweep
 from ibp.cli.startup import end_of_loading
-from ibp.cli.words import listed, number
+from ibp.cli.words import duration, listed, number
 from ibp.errors import FitInterrupted, InputError, InvalidValueError, UnequalScalesWarning
 from ibp.registry import METHODS
 
 if TYPE_CHECKING:
+    from ibp.checkpoints import Position
     from ibp.evaluate import HeldOut
     from ibp.files.table import Table
     from ibp.loop import Progress
@@ -28,6 +30,8 @@ OPTION_OF = {
     "random_state": "--seed",
     "max_iter": "--max-sweeps",
     "time_limit": "--time-limit",
+    "checkpoint": "--checkpoint",
+    "resume": "--resume",
     "n_jobs": "--jobs",
     "verbose": "--quiet",
 }
@@ -134,9 +138,19 @@ class _Teller:
         self.reporter, self.held_out, self.estimator = reporter, held_out, estimator
         self.trying = reporter.trying
         self.scoring = 0.0
+        self.before = 0.0  # seconds of a fit that was resumed, which no limit counts
+
+    def resumed(self, position: Position) -> None:
+        """Say from where the fit goes on."""
+        self.before = position.seconds
+        self.reporter.note(
+            f"Going on from {self.estimator.checkpoint}: {position.told()} in "
+            f"{duration(position.seconds)}."
+        )
 
     def __call__(self, progress: Progress) -> None:
         score = None
+        limit = self.estimator.time_limit
         if self.held_out is not None and self.scoring <= SCORING_SHARE * progress.seconds:
             started = time.perf_counter()
             score = self.held_out.own_score(progress.fitted_model())
@@ -151,7 +165,7 @@ class _Teller:
                 evidence=float(progress.evidence),
                 held_out=score,
                 seconds=progress.seconds,
-                time_limit=self.estimator.time_limit,
+                time_limit=None if limit is None else limit + self.before,
                 move=move,
                 move_gain=None if move is None else float(progress.values["move_gain"]),
             )
@@ -173,7 +187,8 @@ def fit_table(
 
     n_rows, n_columns = table.shape
     reporter.stage(f"Fitting {table.source}: {n_rows:,} x {n_columns:,}, {method}")
-    estimator.set_params(callbacks=_Teller(reporter, held_out, estimator))
+    teller = _Teller(reporter, held_out, estimator)
+    estimator.set_params(callbacks=teller)
     end_of_loading()
     started = time.perf_counter()
     with places_named(table), compilation_reported(reporter.compiling):
@@ -184,7 +199,7 @@ def fit_table(
             model = estimator.fit(training)
         except FitInterrupted as interruption:  # to be saved all the same
             model = interruption.model
-        seconds = time.perf_counter() - started
+        seconds = teller.before + time.perf_counter() - started
         model.set_params(callbacks=None)
         gain = _gain_of_weights(model, training)
     scores = {}
@@ -237,5 +252,6 @@ def save_model(
         problem = "has come into being meanwhile, and was left as it is"
         raise InputError(problem, file=path) from None
     except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror or error}", file=path) from error
+        problem = "; ".join([f"cannot be written: {error.strerror or error}", *notes_of(error)])
+        raise InputError(problem, file=path) from error
     reporter.wrote(path)

@@ -33,7 +33,10 @@ LONGEST_NAME, GAP = 24, 3
 
 def info(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A model or a data file; - for standard input.")
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A model, a data file, or a checkpoint; - for standard input."
+        ),
     ],
     header: options.Header = None,
     index: options.Index = None,
@@ -44,27 +47,54 @@ def info(
     decimal: options.Decimal = None,
     json: options.Json = False,
 ) -> None:
-    """Say what a model or a data file holds.
+    """Say what a model, a data file or a checkpoint holds.
 
     Of data, each column with its range; of a file that cannot be fitted as it is, what is in it
     and what stands in the way.
     """
     reading = Reading(header, index, drop, key, names, transpose, decimal)
     with session(quiet=False, json=json) as reporter:
+        from ibp.checkpoints import kind_of
         from ibp.persistence import is_model
 
         with file_of(file) as read:
             if read.suffix.lower() == ".ibp" or (read.is_file() and is_model(read)):
                 values = _about_model(load_model(reporter, read, file))
+            elif read.is_file() and (kind := kind_of(read)) is not None:
+                values = _about_checkpoint(read, kind)
             else:
                 values = _about_data(reporter, read, file, reading)
         reporter.result({"file": file} | values, partial(_show, file, values), file)
 
 
+def _about_checkpoint(path: Path, of: str) -> dict[str, Any]:
+    from ibp.checkpoints import read
+
+    header, _ = read(path, of)
+    rows, columns = header["data"]["shape"]
+    result = header.get("result", {})
+    return {
+        "kind": f"checkpoint of a {of}",
+        "rows": rows,
+        "columns": columns,
+        "restart": header.get("restart"),
+        "sweeps": header.get("n_sweeps"),
+        "fits": len(result["fits"]) if result else None,
+        "seconds": header["seconds"],
+        "ended": header["finished"],
+        "settings": {name: v for name, v in header["settings"].items() if v is not None},
+    }
+
+
 def _about_model(model: Any) -> dict[str, Any]:
+    from ibp.persistence import OF_THE_RUN
     from ibp.report.codes import about_codes
 
-    settings = {name: value for name, value in model.get_params().items() if value is not None}
+    settings = {
+        name: value
+        for name, value in model.get_params().items()
+        if value is not None and name not in OF_THE_RUN
+    }
     learned = ("alpha_", "noise_std_", "factor_std_")
     names = getattr(model, "feature_names_in_", None)
     return {

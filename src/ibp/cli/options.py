@@ -187,6 +187,18 @@ Seed = Annotated[
         "--seed", metavar="N", min=0, max=LARGEST_SEED, help="The same seed gives the same answer."
     ),
 ]
+Checkpoint = Annotated[
+    Path | None,
+    file(
+        "--checkpoint",
+        help="A file in which the work is written down as it goes, so that --resume can go on if "
+        "something ends it.",
+    ),
+]
+Resume = Annotated[
+    bool,
+    flag("--resume", help="Go on from what --checkpoint holds; if it is not there yet, begin."),
+]
 Title = Annotated[str | None, typer.Option("--title", metavar="TEXT", help="The page's title.")]
 Force = Annotated[bool, flag("--force", help="Replace files that exist.")]
 Quiet = Annotated[bool, flag("--quiet", "-q", help="Print only where the result is, and errors.")]

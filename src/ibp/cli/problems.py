@@ -114,10 +114,15 @@ def _explained(error: Exception) -> str | None:
     if isinstance(error, IsADirectoryError) and error.filename is not None:
         return f"{error.filename} is a folder, not a file."
     if isinstance(error, OSError) and error.filename is not None:
-        return sentence(f"{error.filename}: {error.strerror}")
+        return sentence("; ".join([f"{error.filename}: {error.strerror}", *notes_of(error)]))
     if isinstance(error, InputError | OSError):
         return sentence(str(error) or type(error).__name__)
     return None
+
+
+def notes_of(error: BaseException) -> list[str]:
+    """What is said beside an error, such as that a file is as it was."""
+    return list(getattr(error, "__notes__", ()))
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -322,3 +323,18 @@ def quoted(path: Path | str) -> str:
     """A path, or another argument, as it is typed in a shell."""
     text = printable(str(path))
     return text if sys.platform == "win32" else shlex.quote(text)
+
+
+def again(arguments: Sequence[str], option: str, *more: int | str) -> str:
+    """The same command with one option changed, to replace the result that is there by now.
+
+    A checkpoint is gone on from only if that is what is wanted.
+    """
+    before = ["", *arguments] if more else [""] * len(arguments)  # a flag has no value after it
+    kept = [
+        argument
+        for last, argument in zip(before, arguments, strict=False)
+        if option not in (last, argument.partition("=")[0])
+        and argument not in ("--force", "--resume")
+    ]
+    return " ".join(map(quoted, ["ibp", *kept, option, *map(str, more), "--force"]))

@@ -1,5 +1,6 @@
 """The data matrix: where its rows come from, the order of its columns, what is known of it."""
 
+from ibp.data.fingerprint import Fingerprint
 from ibp.data.layout import Layout
 from ibp.data.observations import Observations
 from ibp.data.patterns import SharedPatterns
@@ -9,6 +10,7 @@ from ibp.data.units import ColumnUnits
 
 __all__ = [
     "ColumnUnits",
+    "Fingerprint",
     "Layout",
     "Observations",
     "RowSource",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
+from os import PathLike
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -50,7 +51,8 @@ class BeamSearchIBP(HardAssignmentModel):
     init : "random", dict or fitted model, default="random"
         What has to be beaten: nothing; ``{"Z": N x K}``; or any model of this library fitted to the
         same rows. Factors and intercepts follow from Z and are not looked at.
-    max_iter, n_init, time_limit, callbacks, random_state, n_jobs, verbose
+    max_iter, n_init, time_limit, checkpoint, checkpoint_seconds, resume, callbacks, \
+random_state, n_jobs, verbose
         As in `ibp.MEIBP`; an iteration is a pass over all rows. Passes differ from start to start
         only if `order` is "random".
 
@@ -119,6 +121,9 @@ restart_kept_, restart_similarity_, notes_
         max_iter: int = 5,
         n_init: int = 1,
         time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_seconds: float = 60.0,
+        resume: bool = False,
         callbacks: Any = None,
         random_state: Any = None,
         n_jobs: int | None = -1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from numbers import Integral, Real
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -71,6 +72,9 @@ class BinaryFeatureModel(LatentFeatureModel):
         tol: float = 1e-4,
         n_init: int = 1,
         time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_seconds: float = 60.0,
+        resume: bool = False,
         callbacks: Any = None,
         random_state: Any = None,
         n_jobs: int | None = -1,

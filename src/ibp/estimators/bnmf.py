@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
@@ -45,7 +46,8 @@ class BNMF(LatentFeatureModel):
     init : "random", dict or fitted model, default="random"
         The start: exponential draws; arrays ``{"Z": N x K}`` with, if at hand, ``"A"`` (K x D);
         or any model of this library fitted to the same rows.
-    max_iter, tol, n_init, time_limit, callbacks, random_state, n_jobs, verbose
+    max_iter, tol, n_init, time_limit, checkpoint, checkpoint_seconds, resume, callbacks, \
+random_state, n_jobs, verbose
         As in `ibp.MEIBP`; `tol` is 1e-4 by default.
 
     Attributes
@@ -118,6 +120,9 @@ restart_kept_, restart_similarity_, notes_
         tol: float = 1e-4,
         n_init: int = 1,
         time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_seconds: float = 60.0,
+        resume: bool = False,
         callbacks: Any = None,
         random_state: Any = None,
         n_jobs: int | None = -1,

@@ -11,6 +11,7 @@ from abc import abstractmethod
 from copy import copy
 from functools import partial
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -29,17 +30,19 @@ from ibp.errors import (
     InvalidValueError,
     counted,
 )
+from ibp.estimators.checkpointing import open_checkpoint
 from ibp.estimators.observing import (
     CallbackSupportMixin,
-    MoveTeller,
+    CallbackTeller,
     RestartKeeper,
     TaskTree,
     similarity,
 )
-from ibp.loop import Observer, Run, run
+from ibp.loop import Observer, run
 from ibp.parallel import Executor, Threads
 from ibp.random_state import spawn_generators
 from ibp.registry import card_of
+from ibp.runs import Run
 from ibp.validation import (
     check_columns_observed,
     check_matrix,
@@ -73,6 +76,9 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     tol: float
     n_init: int
     time_limit: float | None
+    checkpoint: str | PathLike[str] | None
+    checkpoint_seconds: float
+    resume: bool
     callbacks: Any
     random_state: Any
     n_jobs: int | None
@@ -86,6 +92,9 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         "tol": [Interval(Real, 0, None, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "time_limit": [Interval(Real, 0, None, closed="left"), None],
+        "checkpoint": [str, PathLike, None],
+        "checkpoint_seconds": [Interval(Real, 0, None, closed="left")],
+        "resume": ["boolean"],
         "callbacks": [callable, list, tuple, None],
         "random_state": ["random_state", np.random.Generator],
         "n_jobs": [
@@ -155,6 +164,8 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         KeyboardInterrupt
             If Ctrl-C was pressed; the sweep in hand is finished first. What was found by then is
             kept: the attributes are there, and ``ending_`` is ``"interrupted"``.
+        CheckpointError
+            If there is a checkpoint, and it is damaged or of other data or settings.
         """
         self._fit_or_interrupt(X, unsupported)
         return self
@@ -212,6 +223,7 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         # Loads the compiler, which is not needed before.
         from ibp.compiled import compilation_noticed, compilation_reported
 
+        checkpoint = open_checkpoint(self, observations)  # refused now, if at all
         clock = present_clock()
         started = clock()
         method = self._method(observations)
@@ -221,11 +233,13 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         broken_off = getattr(method.start, "interrupted", False)
         if broken_off:
             time_limit = 0.0
+        if getattr(method.start, "cut_short", False):  # no uninterrupted fit starts from it
+            checkpoint = None
         self.n_samples_fit_ = observations.n_samples
         restarts = RestartKeeper(partial(self._fitted_from, method))
         tasks = TaskTree(self, X) if hasattr(self, "_skl_callbacks") else None
         callbacks = self._callbacks()
-        observers: list[Observer] = [MoveTeller(callbacks)]
+        observers: list[Observer] = [CallbackTeller(callbacks)]
         if self.n_init > 1:
             observers.append(restarts)
         with compilation_reported(_print_compilation) if self.verbose else compilation_noticed():
@@ -240,6 +254,7 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 callbacks=callbacks,
                 observers=[*observers, tasks] if tasks else observers,
                 fitted_from=partial(self._fitted_from, method),
+                checkpoint=checkpoint,
             )
         result.interrupted |= broken_off
         self._keep_run(method, result)
@@ -298,7 +313,7 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                     "Callbacks that follow scikit-learn's protocol are given to set_callbacks "
                     "instead",
                 )
-        return [_print_progress, *callbacks] if self.verbose else callbacks
+        return [_Printer(), *callbacks] if self.verbose else callbacks
 
     def _warn_about_fit(self, result: Any) -> None:
         if result.interrupted:  # which an exception tells
@@ -340,12 +355,20 @@ def _print_compilation(name: str) -> None:
     print(f"compiling {name}, once on this machine ...", flush=True)
 
 
-def _print_progress(progress: Any) -> None:
-    move = progress.values.get("move")
-    moved = f"  {move} gained {progress.values['move_gain']:.2f}" if move else ""
-    print(
-        f"sweep {progress.iteration:4d}  evidence {progress.evidence:16.2f}  "
-        f"features {progress.n_components:3d}  changed {progress.n_changed:8d}  "
-        f"{progress.seconds:8.2f} s{moved}",
-        flush=True,
-    )
+class _Printer:
+    """A callback that prints a line for each sweep, and from where a fit goes on."""
+
+    def resumed(self, position: Any) -> None:
+        """Print it."""
+        print(f"going on from the checkpoint after {position.told()}", flush=True)
+
+    def __call__(self, progress: Any) -> None:
+        """Print a sweep."""
+        move = progress.values.get("move")
+        moved = f"  {move} gained {progress.values['move_gain']:.2f}" if move else ""
+        print(
+            f"sweep {progress.iteration:4d}  evidence {progress.evidence:16.2f}  "
+            f"features {progress.n_components:3d}  changed {progress.n_changed:8d}  "
+            f"{progress.seconds:8.2f} s{moved}",
+            flush=True,
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -55,6 +56,9 @@ class GibbsSampler(HardAssignmentModel):
         tol: float = 0.0,
         n_init: int = 1,
         time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_seconds: float = 60.0,
+        resume: bool = False,
         callbacks: Any = None,
         random_state: Any = None,
         n_jobs: int | None = -1,
@@ -220,7 +224,7 @@ class AcceleratedGibbs(GibbsSampler):
     n_init : int, default=1
         Number of chains, of which the one that ends with the highest joint probability is kept.
         For several chains side by side fit several models, see `ibp.traces`.
-    time_limit, callbacks, random_state, n_jobs, verbose
+    time_limit, checkpoint, checkpoint_seconds, resume, callbacks, random_state, n_jobs, verbose
         As in `ibp.MEIBP`.
 
     Attributes
@@ -314,6 +318,9 @@ class UncollapsedGibbs(GibbsSampler):
         tol: float = 0.0,
         n_init: int = 1,
         time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_seconds: float = 60.0,
+        resume: bool = False,
         callbacks: Any = None,
         random_state: Any = None,
         n_jobs: int | None = -1,

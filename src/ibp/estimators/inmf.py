@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,7 +45,8 @@ class INMF(SoftAssignmentModel):
     tol : float, default=1e-5
         The objective is at rest, and a feature is added, when a sweep changes it by less than this
         fraction.
-    n_init, time_limit, callbacks, random_state, n_jobs, verbose
+    n_init, time_limit, checkpoint, checkpoint_seconds, resume, callbacks, \
+random_state, n_jobs, verbose
         As in `ibp.MEIBP`.
 
     Attributes
@@ -116,6 +118,9 @@ restart_kept_, restart_similarity_, notes_
         tol: float = 1e-5,
         n_init: int = 1,
         time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_seconds: float = 60.0,
+        resume: bool = False,
         callbacks: Any = None,
         random_state: Any = None,
         n_jobs: int | None = -1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -137,7 +138,21 @@ default="exact"
         Number of starts; the one of highest evidence is kept. With moves, it takes over what the
         others found where that raises its evidence.
     time_limit : float, default=None
-        Seconds after which the fit ends with the model so far.
+        Seconds after which the fit ends with the model so far. Of a fit that is resumed, those
+        since then.
+    checkpoint : path-like, default=None
+        A file in which the fit is written down as it goes, whole or not at all, so that it can go
+        on if it is interrupted, killed, or ended by its time limit. If that is not possible for
+        once, a warning says so, and the fit goes on. None for no such file.
+    checkpoint_seconds : float, default=60.0
+        Seconds from one checkpoint to the next; it comes after the sweep in which they have passed.
+        There is one at the beginning, and one at the end, whatever ends the fit.
+    resume : bool, default=False
+        Whether the fit goes on from the checkpoint, if there is one, and begins anew if not; so it
+        ends as it would have without the interruption, bit for bit, but for the seconds. Data and
+        parameters must be the same, except `time_limit`, `callbacks`, `n_jobs`, `verbose` and, as
+        long as no restart has ended, `max_iter`. If False, the checkpoint of a fit that has not
+        ended is not replaced, but refused.
     callbacks : callable or list of callables, default=None
         Each is called after every sweep with an `ibp.loop.Progress`; one that returns True ends
         the fit. One that has a method ``trying(what)`` is also told of each move by its name,
@@ -202,8 +217,9 @@ default="exact"
         One entry per step: evidence, n_components, n_changed (entries of Z),
         train_log_likelihood (mean per observed entry at E[A]), proven (the fraction of rows whose
         optimum, against the factors and counts that their block started with, was proven) and
-        seconds (since the fit began); with moves also move (the name of the one that was kept, or
-        nothing) and move_gain (what it raised the evidence by).
+        seconds (since the fit began; of one that was resumed, what it took before counts); with
+        moves also move (the name of the one that was kept, or nothing) and move_gain (what it
+        raised the evidence by).
     n_iter_ : int
         Number of steps, of each of which `history_` has an entry: a sweep, a move, or both.
     converged_ : bool
@@ -308,6 +324,9 @@ default="exact"
         tol: float = 1e-3,
         n_init: int = 1,
         time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_seconds: float = 60.0,
+        resume: bool = False,
         callbacks: Any = None,
         random_state: Any = None,
         n_jobs: int | None = -1,

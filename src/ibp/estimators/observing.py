@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ibp.agreement import CompactCodes, match_codes
-from ibp.loop import Observer, Progress, Run
+from ibp.checkpoints import Position
+from ibp.loop import Observer, Progress
+from ibp.methods.state import Arrays
+from ibp.runs import Run
 
 try:  # scikit-learn 1.9 and later; experimental there
     from sklearn.callback import CallbackSupportMixin
@@ -43,6 +46,35 @@ class RestartKeeper(Observer):
         codes = CompactCodes(self.fitted_from(run)._training_codes())
         self.ended.append(Restart(run.context.restart, cut_short, float(run.evidence), codes))
 
+    def to_arrays(self) -> Arrays:
+        """Evidence and codes of the restarts so far."""
+        arrays: Arrays = {
+            "number": np.array([one.number for one in self.ended], dtype=np.int64),
+            "evidence": np.array([one.evidence for one in self.ended], dtype=np.float64),
+        }
+        for i, one in enumerate(self.ended):
+            arrays |= {f"{i}.{name}": array for name, array in one.codes.to_arrays().items()}
+        return arrays
+
+    def restore(self, arrays: Arrays) -> None:
+        """Know them again; a fit does not go on after a restart that was cut short."""
+        known = zip(arrays["number"].tolist(), arrays["evidence"].tolist(), strict=True)
+        self.ended = [
+            Restart(
+                number,
+                False,
+                evidence,
+                CompactCodes.from_arrays(
+                    {
+                        name.partition(".")[2]: array
+                        for name, array in arrays.items()
+                        if name.startswith(f"{i}.")
+                    }
+                ),
+            )
+            for i, (number, evidence) in enumerate(known)
+        ]
+
     def known(self, kept: Run[Any], codes: Any) -> tuple[int, list[Restart]]:
         """Return the restarts that tell something, and which of them the given run is.
 
@@ -68,16 +100,26 @@ def similarity(kept: int, restarts: Sequence[Restart], flips: bool) -> Any:
     return rows
 
 
-class MoveTeller(Observer):
-    """Tells callbacks what is about to be tried, if they have a method ``trying`` to hear it."""
+class CallbackTeller(Observer):
+    """Tells callbacks more than of sweeps, if they have a method to hear it.
+
+    That is ``trying``, of what is about to be tried, and ``resumed``, of the checkpoint's
+    `ibp.checkpoints.Position` from which a fit goes on.
+    """
 
     def __init__(self, callbacks: Sequence[Any]) -> None:
-        self.heard = [callback.trying for callback in callbacks if hasattr(callback, "trying")]
+        self.hear_move = [one.trying for one in callbacks if hasattr(one, "trying")]
+        self.hear_resumed = [one.resumed for one in callbacks if hasattr(one, "resumed")]
 
     def trying(self, what: str) -> None:
         """Pass it on."""
-        for hear in self.heard:
+        for hear in self.hear_move:
             hear(what)
+
+    def resumed(self, position: Position) -> None:
+        """Pass it on."""
+        for hear in self.hear_resumed:
+            hear(position)
 
 
 class TaskTree(Observer):

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ibp.data import Observations, all_rows
 from ibp.errors import InvalidValueError
+from ibp.estimators.checkpointing import checkpoint_of_start
 from ibp.registry import METHODS
 from ibp.starts.codes_and_factors import CodesAndFactors
 
@@ -37,13 +38,17 @@ def start_of_method(label: str, estimator: Any, observations: Observations) -> C
         n_jobs=estimator.n_jobs,
         time_limit=estimator.time_limit,
         verbose=estimator.verbose,
+        **checkpoint_of_start(estimator),
     )
     values: Any = observations.source
     if first.nonnegative and not first.fit_intercept and not observations.sparse:
         values = all_rows(values) - np.fmin.reduce(observations.summary.lowest)  # as the paper does
     interrupted = first._fit(values, {})
     codes = first._training_codes().astype(np.float64)
-    return CodesAndFactors(codes, real=first.real_codes, interrupted=interrupted)
+    cut_short = first.ending_ not in ("converged", "max_iter")
+    return CodesAndFactors(
+        codes, real=first.real_codes, interrupted=interrupted, cut_short=cut_short
+    )
 
 
 def start_of_fitted(model: Any, estimator: Any, observations: Observations) -> CodesAndFactors:

@@ -76,7 +76,8 @@ class FiniteVIBP(MeanFieldVIBP):
     init : "random", dict or fitted model, default="random"
         The start: probabilities drawn uniformly; arrays ``{"Z": N x K}`` with, if at hand, ``"A"``
         (K x D) and ``"intercept"``; or any model of this library fitted to the same rows.
-    max_iter, tol, n_init, time_limit, callbacks, random_state, n_jobs, verbose
+    max_iter, tol, n_init, time_limit, checkpoint, checkpoint_seconds, resume, callbacks, \
+random_state, n_jobs, verbose
         As in `ibp.MEIBP`; `tol` is 1e-4 by default.
 
     Attributes

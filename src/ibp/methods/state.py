@@ -8,7 +8,7 @@ its class's name under its own name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass
 from types import NoneType, UnionType
@@ -39,6 +39,18 @@ class State:
         """The state that `to_arrays` wrote down."""
         made: Self = _read(cls, "", arrays)
         return made
+
+    @classmethod
+    def named(cls, name: str) -> type[State]:
+        """The class of states of a name, among those that are loaded; the latest of several."""
+        return {kind.__name__: kind for kind in _extensions(cls)}[name]
+
+
+def _extensions(kind: type[State]) -> Iterator[type[State]]:
+    """All classes that extend one, and so on."""
+    for extension in kind.__subclasses__():
+        yield extension
+        yield from _extensions(extension)
 
 
 def _parts(kind: Any) -> list[str] | None:

@@ -20,6 +20,7 @@ from ibp.agreement import (
     restarts_of,
 )
 from ibp.errors import InvalidValueError
+from ibp.persistence import OF_THE_RUN
 from ibp.report import wording
 from ibp.report.codes import code_kind, share_proven, vary, weight_spreads, worthwhile_gain
 from ibp.report.column_noise import ColumnNoise, column_noise_of
@@ -216,7 +217,7 @@ class ReportContent:
     def parameters(self) -> list[tuple[str, str]]:
         """Settings of the estimator."""
         given = sorted(self.model.get_params().items())
-        return [(name, _short(repr(value))) for name, value in given]
+        return [(name, _short(repr(value))) for name, value in given if name not in OF_THE_RUN]
 
     def learned(self) -> list[tuple[str, str]]:
         """Numbers that the fit learned; of those of the columns the root mean square and range."""

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from ibp.atomic_files import remove_leftovers
 from ibp.blas import single_threaded_blas
 from ibp.clock import processor_time
 from ibp.errors import InputError
@@ -92,6 +93,8 @@ class Ledger:
     def open(cls, folder: Path, options: Options, plan: Sequence[Cell]) -> Ledger:
         """What is there already of runs of the same size, less what is in no plan any more."""
         ledger = cls(folder, options, plan)
+        for name in (RUNS, POINTS):
+            remove_leftovers(folder / name)
         ledger.runs = list(read_rows(folder / RUNS, RUN_COLUMNS))
         for row in ledger.runs:
             if row.get("size") != options.size:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ class CodesAndFactors:
     intercept: FloatArray | None = None
     real: bool = False  # whether the codes have a scale of their own, or are between zero and one
     interrupted: bool = False  # whether the user broke off what led here
+    cut_short: bool = False  # whether that, or a time limit, did
 
     @property
     def n_components(self) -> int:
@@ -39,7 +40,7 @@ class CodesAndFactors:
         on = self.codes[:, used] > 0.5 * largest[used]
         scale = (self.codes[:, used] * on).sum(axis=0) / on.sum(axis=0)
         factors = None if self.factors is None else self.factors[used] * scale[:, None]
-        return CodesAndFactors(on.astype(np.float64), factors, self.intercept)
+        return replace(self, codes=on.astype(np.float64), factors=factors, real=False)
 
     @property
     def assignments(self) -> npt.NDArray[np.uint8]:
