@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from ibp.data.paging import PagesAhead
 from ibp.errors import InvalidValueError, counted
 
 Block = Any  # a dense array or a CSR array
@@ -72,9 +73,12 @@ class MappedRows(OrderedRows):
         self._values = values
         self.shape: tuple[int, int] = (values.shape[0], values.shape[1])
         self.dtype = floating(values.dtype)
+        self._pages = PagesAhead.of(values)
 
     def rows(self, rows: Rows) -> Block:
         """Some rows."""
+        if self._pages is not None and isinstance(rows, slice):
+            self._pages.after(rows.indices(self.shape[0])[1])
         return in_order(self._values[rows], self.dtype)
 
 

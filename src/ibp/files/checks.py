@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from ibp.data import all_rows
 from ibp.errors import PLACE, DataFileError, counted
 from ibp.files.table import Table, pieces
 from ibp.files.wording import SMALLER, in_bytes
@@ -104,6 +106,18 @@ def sparse_table(
             f"is damaged: its sparse matrix is not consistent ({error})", "save it again"
         ) from error
     return Table(as_floats(sparse.csr_array(matrix)), row_names, column_names)
+
+
+def loaded(table: Table) -> Table:
+    """A table whose rows lie on disk, in memory."""
+    n_rows, n_columns = table.shape
+    try:
+        values = all_rows(table.values)
+    except MemoryError as error:
+        raise too_large(n_rows, n_columns, table.values.dtype) from error
+    if not sparse.issparse(values):
+        values.flags.writeable = True  # nobody else has it
+    return replace(table, values=values)
 
 
 def check_table(table: Table) -> Table:

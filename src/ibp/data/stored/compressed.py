@@ -91,7 +91,9 @@ class CompressedRows(StoredRows):
         data = np.asarray(self._data[first:last]).astype(self.dtype, copy=False)
         indices = np.asarray(self._indices[first:last])
         if data.shape != indices.shape or data.size != last - first:
-            raise self._inconsistent(f"rows {start + 1:,} to {stop:,}, of which entries are lacking")
+            raise self._inconsistent(
+                f"rows {start + 1:,} to {stop:,}, of which entries are lacking"
+            )
         n_columns = self.shape[1]
         wrong = np.flatnonzero((indices < 0) | (indices >= n_columns))
         if wrong.size:  # compiled code would look for it outside of the matrix

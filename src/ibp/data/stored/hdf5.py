@@ -93,9 +93,7 @@ def check_all_written(dataset: Any, name: str) -> None:
     places = [-(-size // chunk) for size, chunk in zip(dataset.shape, dataset.chunks, strict=True)]
     if dataset.id.get_num_chunks() == int(np.prod(places)):
         return
-    known = {
-        dataset.id.get_chunk_info(i).chunk_offset for i in range(dataset.id.get_num_chunks())
-    }
+    known = {dataset.id.get_chunk_info(i).chunk_offset for i in range(dataset.id.get_num_chunks())}
     for chunk in np.ndindex(*places):
         offset = tuple(i * size for i, size in zip(chunk, dataset.chunks, strict=True))
         if offset not in known:

@@ -135,9 +135,7 @@ class ParquetRows(StoredRows):
     def _check_length(self, found: int, expected: int, number: int) -> None:
         if found != expected:
             n_rows = self.shape[0] - expected + found
-            raise changed_shape(
-                self.shape, (n_rows, self.shape[1]), file=self._parts[number].name
-            )
+            raise changed_shape(self.shape, (n_rows, self.shape[1]), file=self._parts[number].name)
 
     def place(self, row: int) -> str:
         """The row group that a row lies in, and its file if there are several."""

@@ -2,8 +2,8 @@
 
 A file is read in slabs: whole chunks of it, about as many bytes each whatever the chunks are. While
 one slab is worked on, the next is read, and a few are kept, so that those who look at the same rows
-twice, or at rows of two slabs, do not wait again. What is in memory does not grow with the file. One
-thread reads, because most formats can do no more than one thing at a time.
+twice, or at rows of two slabs, do not wait again. What is in memory does not grow with the file.
+One thread reads, because most formats can do no more than one thing at a time.
 """
 
 from __future__ import annotations

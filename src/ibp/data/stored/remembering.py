@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ibp.data.source import Block, OrderedRows, RowSource, Rows, in_order
+from ibp.data.source import Block, OrderedRows, Rows, RowSource, in_order
 
 
 class RememberingRows(OrderedRows):

@@ -92,6 +92,7 @@ class MEIBPMethod:
             Factors.from_parameters(point.location, point.scale),
             point.intercept or self.initial_intercept(observations),
             point.hyperparameters or self.hyperparameters,
+            point.statistics,
         )
         state.block_size = self.first_block_size(observations.n_samples)
         state.drop_empty()

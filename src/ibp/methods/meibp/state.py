@@ -70,12 +70,15 @@ class MEIBPState(State):
         factors: Factors,
         intercept: Intercept,
         hyperparameters: AnyHyperparameters,
+        statistics: Statistics | None = None,
     ) -> Self:
-        """Make a state, summing up its statistics."""
+        """Make a state, summing up its statistics unless they are known."""
+        if statistics is None:
+            statistics = Statistics.from_codes(context.observations, assignments, context.executor)
         return cls(
             assignments,
             column_hashes(assignments),
-            Statistics.from_codes(context.observations, assignments, context.executor),
+            statistics,
             factors,
             intercept,
             hyperparameters,
