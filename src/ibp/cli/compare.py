@@ -75,6 +75,7 @@ def compare(
     names: options.Names = None,
     transpose: options.Transpose = False,
     decimal: options.Decimal = None,
+    missing_chunks: options.MissingChunks = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -86,7 +87,9 @@ def compare(
     there is.
     """
     output = options.beside(data, "-comparison.html") if output is None else output
-    reading = Reading(header, index, drop, key, names, transpose, decimal)
+    reading = Reading(
+        header, index, drop, key, names, transpose, decimal, missing_chunks=missing_chunks
+    )
     with session(quiet=quiet, json=json) as reporter:
         check_files((data,), ((output, PAGE_ENDINGS),), force=force)
         table = read_data(reporter, data, reading)

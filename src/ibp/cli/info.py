@@ -41,6 +41,7 @@ def info(
     names: options.Names = None,
     transpose: options.Transpose = False,
     decimal: options.Decimal = None,
+    missing_chunks: options.MissingChunks = None,
     json: options.Json = False,
 ) -> None:
     """Say what a model or a data file holds.
@@ -48,7 +49,9 @@ def info(
     Of data, each column with its range; of a file that cannot be fitted as it is, what is in it
     and what stands in the way.
     """
-    reading = Reading(header, index, drop, key, names, transpose, decimal)
+    reading = Reading(
+        header, index, drop, key, names, transpose, decimal, missing_chunks=missing_chunks
+    )
     with session(quiet=False, json=json) as reporter:
         from ibp.persistence import is_model
 

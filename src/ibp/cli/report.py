@@ -42,6 +42,7 @@ def report(
     names: options.Names = None,
     transpose: options.Transpose = False,
     decimal: options.Decimal = None,
+    missing_chunks: options.MissingChunks = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -52,7 +53,9 @@ def report(
     rows of your data.
     """
     output = options.beside(model, ".html") if output is None else output
-    reading = Reading(header, index, drop, key, names, transpose, decimal)
+    reading = Reading(
+        header, index, drop, key, names, transpose, decimal, missing_chunks=missing_chunks
+    )
     with session(quiet=quiet, json=json) as reporter:
         check_files((model, data), ((output, PAGE_ENDINGS),), force=force)
         fitted = load_model(reporter, model)

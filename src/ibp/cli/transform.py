@@ -50,6 +50,8 @@ def transform(
     names: options.Names = None,
     transpose: options.Transpose = False,
     decimal: options.Decimal = None,
+    missing_chunks: options.MissingChunks = None,
+    stream: options.Stream = None,
     jobs: options.Jobs = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
@@ -60,7 +62,17 @@ def transform(
     Of weighted codes, how much of it: 0 where a row lacks a feature, and about 1 where it has it.
     Columns are matched to the model by name where both have names.
     """
-    reading = Reading(header, index, drop, key, names, transpose, decimal)
+    reading = Reading(
+        header,
+        index,
+        drop,
+        key,
+        names,
+        transpose,
+        decimal,
+        missing_chunks=missing_chunks,
+        stream=stream,
+    )
     with session(quiet=quiet, json=json) as reporter:
         from ibp.files.write import CODE_ENDINGS, TABLE_ENDINGS, write_codes, write_table
 
@@ -113,8 +125,13 @@ def transform(
 
 def _codes_of(fitted: Any, values: Any) -> Any:
     """Codes of rows; those that the fit found, if it was fitted to these."""
-    from ibp.evaluate import training_codes_of
+    from ibp.data.source import is_source
+    from ibp.evaluate import ROWS_AT_ONCE, training_codes_of
+    from ibp.parallel import ranges
 
     n_rows = values.shape[0]
-    own = training_codes_of(fitted, n_rows, [(slice(0, n_rows), values)])
+    blocks: Any = [(slice(0, n_rows), values)]
+    if is_source(values):
+        blocks = ((rows, values.rows(rows)) for rows in ranges(n_rows, ROWS_AT_ONCE))
+    own = training_codes_of(fitted, n_rows, blocks)
     return fitted.transform(values) if own is None else own

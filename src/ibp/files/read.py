@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Literal
 
 from ibp.errors import DataFileError, counted
 from ibp.files.columns import FileSummary
@@ -74,6 +75,7 @@ def read_table(
     keep: Sequence[str] | None = None,
     decimal: str | None = None,
     name: str | None = None,
+    missing_chunks: Literal["refuse", "fill"] = "refuse",
 ) -> Table:
     """Read a data matrix.
 
@@ -109,6 +111,8 @@ def read_table(
         default it is found from the first lines.
     name : str, optional
         What to call the file in messages.
+    missing_chunks : {"refuse", "fill"}, default="refuse"
+        What to do where a chunk of a Zarr or HDF5 array is not there, as `ibp.open_rows` says.
 
     Returns
     -------
@@ -130,6 +134,7 @@ def read_table(
         key,
         None if keep is None or transpose else tuple(keep),
         decimal,
+        missing_chunks,
     )
     kind = kind_of(path)
     if name is None:
