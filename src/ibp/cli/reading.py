@@ -107,9 +107,11 @@ def read_file(
     reporter.stage(f"Reading {name}")
     table = _left_on_disk(file, name, reading, keep, is_copy=file is not path)
     if table is not None:
-        reporter.note(
-            f"{table.source} is read block by block, and not loaded into memory; --load loads it."
-        )
+        if reading.stream is None:
+            reporter.note(
+                f"{table.source} is read block by block, and not loaded into memory; --load loads "
+                "it."
+            )
         return table
     table = read_table(
         file,
