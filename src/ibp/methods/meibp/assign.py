@@ -23,6 +23,7 @@ from ibp.data import Observations
 from ibp.kernels.code_lists import CodeLists, Listing
 from ibp.kernels.records import Outcome
 from ibp.methods.context import never
+from ibp.methods.large_codes import new_codes
 from ibp.methods.meibp.row_search import (
     SECOND_CODES,
     KnownCodes,
@@ -101,7 +102,7 @@ class FrozenModel:
         The answer depends on the row alone. Told to stop, it leaves the remaining rows empty.
         """
         n_rows, n_components = observations.n_samples, self.counts.size
-        chosen = np.zeros((n_rows, n_components), dtype=np.uint8)
+        chosen = new_codes(n_rows, n_components)
         losses = np.zeros((n_rows if with_losses else 0, n_components))
         if n_components == 0 or n_rows == 0:
             return chosen, losses
@@ -123,7 +124,7 @@ class FrozenModel:
     ) -> tuple[Codes, Statistics]:
         """Assignments, and the statistics that belong to them, in one pass over the rows."""
         n_rows, n_components = observations.n_samples, self.counts.size
-        chosen = np.zeros((n_rows, n_components), dtype=np.uint8)
+        chosen = new_codes(n_rows, n_components)
 
         def placed() -> Iterator[SumsOfRows]:
             task = self.task(observations)
