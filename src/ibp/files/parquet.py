@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,15 +57,18 @@ def open_stored_rows(path: Path, options: Options) -> Table:
     """A file, or a folder of files, whose rows stay on disk."""
     options.refuse("header", "key", "decimal")
     files = files_of(path)
-    first = open_file(files[0].name, files[0])
-    schema = first.schema_arrow
+    with open_file(files[0].name, files[0]) as first:
+        schema = first.schema_arrow
     index = _find_index(schema, options)
     kept = kept_columns(options, schema.names, len(schema.names), index)
     _check_numbers(schema, kept)
     names = [schema.names[j] for j in kept]
     dtype = _common_type(_dtype(schema.field(j).type) for j in kept)
-    named = [(file.relative_to(path).as_posix() if file != path else file.name) for file in files]
-    stored = ParquetRows([*zip(named, files, strict=True)], path.name, names, dtype)
+    named = [
+        (file.name if file == path else file.relative_to(path).as_posix(), partial(Path, file))
+        for file in files
+    ]
+    stored = ParquetRows(named, path.name, names, dtype)
     return Table(ReadAhead(stored), None, names, column_numbers=[j + 1 for j in kept])
 
 

@@ -6,6 +6,7 @@ None of these libraries is imported here: whoever has one of their objects has i
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -136,7 +137,8 @@ def _of_dataset(dataset: Any, float_of: FloatOf) -> StoredRows:
             "Only these are read a block of rows at a time; give the others as an array",
             about="X",
         )
-    files = [(_last(path), dataset.filesystem.open_input_file(path)) for path in dataset.files]
+    open_input = dataset.filesystem.open_input_file
+    files = [(_last(path), partial(open_input, path)) for path in dataset.files]
     if not files:
         raise InvalidTypeError("is a dataset of no files", "give one that holds rows", about="X")
     name = files[0][0] if len(files) == 1 else "The dataset"

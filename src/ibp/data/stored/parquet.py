@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +22,27 @@ BUFFER_BYTES = 1 << 15
 
 @dataclass(frozen=True)
 class Part:
-    """A file of several, which holds rows from ``start`` on."""
+    """A file, of one or several."""
 
-    file: Any  # pyarrow.parquet.ParquetFile
     name: str
-    start: int
+    opened: Callable[[], Any]  # a path, or a file of pyarrow's
+    n_rows: int
+
+
+class Chunk(NamedTuple):
+    """A row group with rows in it."""
+
+    part: int  # the number of its file
+    group: int  # its number there
+
+
+class Cursor(NamedTuple):
+    """How far a large row group has been decoded."""
+
+    chunk: int
+    row: int  # the next one
+    batches: Iterator[Any]
+    rest: Any  # of the last batch, None if all of it was given
 
 
 class ParquetRows(StoredRows):
@@ -34,8 +50,9 @@ class ParquetRows(StoredRows):
 
     Parameters
     ----------
-    files : sequence of (str, file)
-        The names of the files, and what pyarrow opens: paths or files of its own, in their order.
+    files : sequence of (str, callable)
+        The names of the files in their order, and what gives what pyarrow opens: a path, or a file
+        of its own. One file is open at a time.
     columns : sequence of str, optional
         The columns to read; all by default. Others may hold anything.
     dtype : dtype, optional
@@ -46,35 +63,54 @@ class ParquetRows(StoredRows):
 
     def __init__(
         self,
-        files: Sequence[tuple[str, Any]],
+        files: Sequence[tuple[str, Callable[[], Any]]],
         name: str,
         columns: Sequence[str] | None = None,
         dtype: npt.DTypeLike | None = None,
     ) -> None:
         self.name = name
         self._parts: list[Part] = []
+        self._chunks: list[Chunk] = []
+        self._current: tuple[int, Any] | None = None  # the file that is open, and its number
+        self._cursor: Cursor | None = None
         bounds = [0]
-        self._groups: list[tuple[int, int]] = []  # of each chunk: the part, and its row group
-        for file_name, opened in files:
-            part = Part(open_file(file_name, opened), file_name, bounds[-1])
+        for number, (file_name, opened) in enumerate(files):
+            file = open_file(file_name, opened())
+            schema, metadata = file.schema_arrow, file.metadata
             if columns is None:
-                columns = part.file.schema_arrow.names
-            check_columns(part, columns, None if not self._parts else self._parts[0])
-            self._parts.append(part)
-            for group in range(part.file.metadata.num_row_groups):
-                n_rows = part.file.metadata.row_group(group).num_rows
-                if n_rows:
-                    self._groups.append((len(self._parts) - 1, group))
-                    bounds.append(bounds[-1] + n_rows)
-        assert columns is not None, "there is a file"
+                columns = schema.names
+            check_columns(file_name, schema, columns, files[0][0] if number else None)
+            if number == 0:
+                kinds = [plain_type(schema.field(str(column)).type) for column in columns]
+                dtype = common_type(kinds) if dtype is None else dtype
+            self._parts.append(Part(file_name, opened, metadata.num_rows))
+            for group in range(metadata.num_row_groups):
+                if metadata.row_group(group).num_rows:
+                    self._chunks.append(Chunk(number, group))
+                    bounds.append(bounds[-1] + metadata.row_group(group).num_rows)
+            file.close()
+        assert columns is not None and dtype is not None, "there is a file"
         self.column_names = [str(column) for column in columns]
         self.shape = (bounds[-1], len(self.column_names))
-        schema = self._parts[0].file.schema_arrow
-        kinds = [schema.field(column).type for column in self.column_names]
-        self.dtype = np.dtype(dtype if dtype is not None else common_type(map(plain_type, kinds)))
+        self.dtype = np.dtype(dtype)
         self._bounds = np.array(bounds, dtype=np.int64)
-        # Within a large row group, where its rows are read on from.
-        self._open: tuple[int, int, Iterator[Any], Any] | None = None
+
+    def _file(self, number: int) -> Any:
+        """One of the files, opened; what it holds must be what it held."""
+        if self._current is None or self._current[0] != number:
+            self._cursor = None
+            if self._current is not None:
+                self._current[1].close()
+                self._current = None
+            part = self._parts[number]
+            file = open_file(part.name, part.opened())
+            if file.metadata.num_rows != part.n_rows:
+                width = self.shape[1]
+                raise changed_shape(
+                    (part.n_rows, width), (file.metadata.num_rows, width), file=part.name
+                )
+            self._current = (number, file)
+        return self._current[1]
 
     def chunk_bounds(self) -> IntArray:
         """Those of the row groups; large ones are cut further."""
@@ -104,45 +140,37 @@ class ParquetRows(StoredRows):
 
     def _batch(self, row: int, stop: int) -> Any:
         """Rows from one on, of its row group; a whole one unless it is large."""
-        group = int(np.searchsorted(self._bounds, row, side="right")) - 1
-        number, in_file = self._groups[group]
-        file, begin = self._parts[number].file, int(self._bounds[group])
-        n_rows = int(self._bounds[group + 1]) - begin
-        if n_rows * self.shape[1] * self.dtype.itemsize <= LARGE_GROUP:
-            table = file.read_row_group(in_file, columns=self.column_names, use_threads=False)
-            self._check_length(table.num_rows, n_rows, number)
-            batch = table.select(self.column_names).combine_chunks().slice(row - begin)
-            return batch
-        if self._open is None or self._open[:2] != (group, row):
-            size = max(PART_BYTES // (self.shape[1] * self.dtype.itemsize), 1)
+        chunk = int(np.searchsorted(self._bounds, row, side="right")) - 1
+        number, group = self._chunks[chunk]
+        begin, end = (int(bound) for bound in self._bounds[chunk : chunk + 2])
+        row_bytes = self.shape[1] * self.dtype.itemsize
+        file = self._file(number)
+        if (end - begin) * row_bytes <= LARGE_GROUP:
+            table = file.read_row_group(group, columns=self.column_names, use_threads=False)
+            return table.select(self.column_names).combine_chunks().slice(row - begin)
+        if self._cursor is None or (self._cursor.chunk, self._cursor.row) != (chunk, row):
             batches = file.iter_batches(
-                size, row_groups=[in_file], columns=self.column_names, use_threads=False
+                max(PART_BYTES // row_bytes, 1),
+                row_groups=[group],
+                columns=self.column_names,
+                use_threads=False,
             )
-            self._open = (group, begin, batches, None)
-        _, position, batches, rest = self._open
-        while True:  # on to the row, which is the next unless one has gone back
-            batch = rest if rest is not None and rest.num_rows else next(batches, None)
-            if batch is None:
-                self._check_length(position - begin, n_rows, number)
-                raise AssertionError("rows end where they should")
+            self._cursor = Cursor(chunk, begin, batches, None)
+        _, position, batches, rest = self._cursor
+        while True:  # on to the row, which is the next unless somebody has gone back
+            batch = rest if rest is not None and rest.num_rows else next(batches)
             if position + batch.num_rows > row:
                 batch = batch.slice(row - position)
                 taken = min(batch.num_rows, stop - row)
-                self._open = (group, row + taken, batches, batch.slice(taken))
+                self._cursor = Cursor(chunk, row + taken, batches, batch.slice(taken))
                 return batch.select(self.column_names)
             position, rest = position + batch.num_rows, None
 
-    def _check_length(self, found: int, expected: int, number: int) -> None:
-        if found != expected:
-            n_rows = self.shape[0] - expected + found
-            raise changed_shape(self.shape, (n_rows, self.shape[1]), file=self._parts[number].name)
-
     def place(self, row: int) -> str:
         """The row group that a row lies in, and its file if there are several."""
-        group = int(np.searchsorted(self._bounds, row, side="right")) - 1
-        number, in_file = self._groups[group]
+        number, group = self._chunks[int(np.searchsorted(self._bounds, row, side="right")) - 1]
         of_file = f" of {self._parts[number].name}" if len(self._parts) > 1 else ""
-        return f" (row group {in_file}{of_file})"
+        return f" (row group {group}{of_file})"
 
 
 def open_file(name: str, opened: Any) -> Any:
@@ -158,34 +186,34 @@ def open_file(name: str, opened: Any) -> Any:
         ) from error
 
 
-def check_columns(part: Part, columns: Sequence[str], first: Part | None) -> None:
-    """Refuse columns that are not there, or that do not hold numbers."""
-    schema = part.file.schema_arrow
+def check_columns(name: str, schema: Any, columns: Sequence[str], first: str | None) -> None:
+    """Refuse columns that are not there, or that do not hold numbers.
+
+    ``first`` is the file, if it is another, that has them all.
+    """
     lacking = [column for column in columns if schema.get_field_index(column) < 0]
     if lacking:
-        twice = [column for column in lacking if column in schema.names]
-        if twice:
+        if lacking[0] in schema.names:
             raise DataFileError(
-                f"has several columns of the name {quoted(twice[0])}",
+                f"has several columns of the name {quoted(lacking[0])}",
                 "rename them, or leave them out",
-                file=part.name,
+                file=name,
             )
-        than = "" if first is None else f", which {first.name} has"
         raise DataFileError(
-            f"lacks the column {quoted(lacking[0])}{than}",
+            f"lacks the column {quoted(lacking[0])}" + (f", which {first} has" if first else ""),
             "All files of a folder must have the same columns",
-            file=part.name,
+            file=name,
         )
-    wrong = [name for name in columns if plain_type(schema.field(name).type) is None]
+    wrong = [column for column in columns if plain_type(schema.field(column).type) is None]
     if wrong:
-        named = ", ".join(f"{quoted(name)} ({schema.field(name).type})" for name in wrong[:5])
+        named = ", ".join(f"{quoted(each)} ({schema.field(each).type})" for each in wrong[:5])
         named += f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         which = "a column" if len(wrong) == 1 else f"{len(wrong)} columns"
         raise DataFileError(
             f"has {which} without numbers: {named}",
             "Leave out what is no data, with ibp.open_rows(..., drop=[...]) or --drop, or write it "
             "as numbers",
-            file=part.name,
+            file=name,
         )
 
 
