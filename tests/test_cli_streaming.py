@@ -98,6 +98,23 @@ def test_rows_on_disk_are_placed_and_reported_as_those_in_memory(call, tmp_path)
         )
 
 
+def test_other_commands_take_what_is_on_disk_or_load_it(call, tmp_path, monkeypatch):
+    fit(call, "data.parquet", tmp_path / "m.ibp", "--load")
+    shown = call("info", "data.zarr").stdout
+    monkeypatch.setattr(memory, "available_memory", lambda: 30_000)
+    streamed = call("info", "data.zarr")
+    assert NOTE in streamed.stderr and streamed.stdout == shown
+    reported = call("report", tmp_path / "m.ibp", "parts", "-o", tmp_path / "page.html")
+    assert reported.returncode == 0 and NOTE in reported.stderr
+    filled = ("-o", tmp_path / "z.npy", "--impute", tmp_path / "filled.npy")
+    finished = call("transform", tmp_path / "m.ibp", "data.parquet", *filled)
+    assert finished.returncode == 0 and NOTE not in finished.stderr
+    check_refusal(
+        call("transform", tmp_path / "m.ibp", "data.parquet", *filled, "--stream", "--force"),
+        "Leave out --stream",
+    )
+
+
 def test_columns_are_matched_by_name_on_disk_too(call, folder, tmp_path):
     _, model = fit(call, "data.parquet", tmp_path / "m.ibp", "--load")
     table = parquet.read_table("data.parquet")

@@ -122,9 +122,11 @@ def _about_data(reporter: Reporter, file: Path, path: Path, reading: Reading) ->
 def _about_table(table: Table) -> dict[str, Any]:
     import numpy as np
 
+    from ibp.data.source import as_source, is_sparse
     from ibp.data.summary import summarize
+    from ibp.files.table import pieces
 
-    dense = isinstance(table.values, np.ndarray)
+    dense = not is_sparse(as_source(table.values))
     n_rows, n_columns = table.shape
     summary = summarize(table.values)
     spreads = np.sqrt(summary.variances)
@@ -148,7 +150,7 @@ def _about_table(table: Table) -> dict[str, Any]:
         "rows": n_rows,
         "columns": n_columns,
         "type": str(table.values.dtype),
-        "stored": None if dense else int(table.values.nnz),
+        "stored": None if dense else sum(stored.size for _, stored in pieces(table.values)),
         "missing": float(missing.mean()),
         "lowest": _known(np.fmin.reduce(summary.lowest)),
         "highest": _known(np.fmax.reduce(summary.highest)),

@@ -43,6 +43,7 @@ def report(
     transpose: options.Transpose = False,
     decimal: options.Decimal = None,
     missing_chunks: options.MissingChunks = None,
+    stream: options.Stream = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -54,7 +55,15 @@ def report(
     """
     output = options.beside(model, ".html") if output is None else output
     reading = Reading(
-        header, index, drop, key, names, transpose, decimal, missing_chunks=missing_chunks
+        header,
+        index,
+        drop,
+        key,
+        names,
+        transpose,
+        decimal,
+        missing_chunks=missing_chunks,
+        stream=stream,
     )
     with session(quiet=quiet, json=json) as reporter:
         check_files((model, data), ((output, PAGE_ENDINGS),), force=force)

@@ -62,22 +62,19 @@ def transform(
     Of weighted codes, how much of it: 0 where a row lacks a feature, and about 1 where it has it.
     Columns are matched to the model by name where both have names.
     """
-    reading = Reading(
-        header,
-        index,
-        drop,
-        key,
-        names,
-        transpose,
-        decimal,
-        missing_chunks=missing_chunks,
-        stream=stream,
-    )
+    if impute is not None and stream is None:
+        stream = False  # what is filled in is as large as the data
+    reading = Reading(header, index, drop, key, names, transpose, decimal, missing_chunks, stream)
     with session(quiet=quiet, json=json) as reporter:
         from ibp.files.write import CODE_ENDINGS, TABLE_ENDINGS, write_codes, write_table
 
         targets = ((output, CODE_ENDINGS), (confidence, CODE_ENDINGS), (impute, TABLE_ENDINGS))
         check_files((model, data), targets, force=force)
+        if impute is not None and stream:
+            raise InputError(
+                "--impute writes data as large as those that were read, which must fit in memory",
+                "Leave out --stream",
+            )
         fitted = load_model(reporter, model)
         table = read_data(reporter, data, reading, keep=names_known(fitted))
         if jobs is not None:
