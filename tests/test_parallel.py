@@ -211,4 +211,4 @@ def test_a_start_from_some_rows_may_place_the_others_in_other_processes(elsewher
     monkeypatch.setattr("ibp.methods.meibp.automatic_start.ROWS_PER_FEATURE", 1)
     X = planted(60, "scattered")
     sent = elsewhere(lambda: fitted(ibp.MEIBP(3, random_state=2, max_iter=5, tol=0), X))
-    assert "assign_piece" in sent
+    assert "assign_and_sum_piece" in sent

@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ibp.files.streamed import open_rows as open_rows
     from ibp.registry import METHODS as METHODS
     from ibp.registry import fit as fit
 
@@ -42,6 +43,8 @@ def __getattr__(name: str) -> Any:
         value = importlib.import_module(f"ibp.{name}")
     elif name == "load":
         value = importlib.import_module("ibp.persistence").load
+    elif name == "open_rows":
+        value = importlib.import_module("ibp.files.streamed").open_rows
     elif name.startswith("_") or name not in (cards := _cards()):
         raise AttributeError(f"module 'ibp' has no attribute {name!r}")
     else:
@@ -56,7 +59,7 @@ def _cards() -> dict[str, Any]:
 
 
 def _public() -> list[str]:
-    return [*_REGISTRY, "__version__", "load", *_cards(), *_MODULES]
+    return [*_REGISTRY, "__version__", "load", "open_rows", *_cards(), *_MODULES]
 
 
 def __dir__() -> list[str]:

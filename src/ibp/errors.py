@@ -53,6 +53,8 @@ class Explained(Exception):
         Of all columns in the file, counted from 1, if columns of it were left out.
     line : int, optional
         Of the file, counted from 1.
+    chunk : str
+        Which part of the file the row lies in, in words that follow its place.
     """
 
     usually_about = ""
@@ -69,6 +71,7 @@ class Explained(Exception):
         names: Sequence[str] | None = None,
         numbers: Sequence[int] | None = None,
         line: int | None = None,
+        chunk: str = "",
     ) -> None:
         super().__init__(problem)  # alone, so that copies can be made
         self.problem = problem
@@ -80,6 +83,7 @@ class Explained(Exception):
         self.names = names
         self.numbers = numbers
         self.line = line
+        self.chunk = chunk
 
     @property
     def column(self) -> int | None:
@@ -105,7 +109,7 @@ class Explained(Exception):
             line = [row if self.line is None else f"{row} ({line[0]})"]
         named = ", ".join([*line, *map(self._column, self.columns[:MOST_NAMED])])
         more = len(self.columns) - MOST_NAMED
-        return f"{named} and {more} more" if more > 0 else named
+        return (f"{named} and {more} more" if more > 0 else named) + self.chunk
 
     def _column(self, j: int) -> str:
         if self.file is None:

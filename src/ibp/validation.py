@@ -15,6 +15,7 @@ from scipy import sparse
 from sklearn.utils.validation import _get_feature_names, validate_data
 
 from ibp.data.source import RowSource, as_source, is_source
+from ibp.data.stored import ReadAhead, open_stored
 from ibp.data.summary import ROWS_AT_ONCE, Summary
 from ibp.errors import (
     PLACE,
@@ -22,6 +23,7 @@ from ibp.errors import (
     InvalidValueError,
     NegativeEntriesWarning,
     UnequalScalesWarning,
+    quoted,
 )
 from ibp.parallel import ranges
 from ibp.registry import CARDS, card_of, class_names
@@ -49,9 +51,11 @@ def sklearn_checks() -> Iterator[None]:
 def check_matrix(estimator: Any, X: Any, *, reset: bool) -> RowSource:
     """Return the rows of X, or say what is wrong and where; float32 is kept, sparse becomes CSR.
 
-    Numbers in a mapped file and the rows of a source stay where they are, and only the first row is
-    read. Whether the values are in range `check_range` tells, from a summary.
+    Numbers in a mapped file, in an array that another library has opened (of Zarr, h5py, pyarrow or
+    a backed AnnData) and the rows of a source stay where they are, and only the first row is read.
+    Whether the values are in range `check_range` tells, from a summary.
     """
+    X = _opened(X)
     _check_kind(X)
     _check_indices(X)
     _check_names(X)
@@ -82,7 +86,7 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> RowSource:
             f"{others} do; or pass X.toarray()",
         )
     try:
-        with sklearn_checks():
+        with sklearn_checks(), _names_checked(estimator, X, reset=reset):
             matrix = validate_data(
                 estimator,
                 looked_at,
@@ -115,6 +119,42 @@ def _check_kind(X: Any) -> None:
             f"Found array with dim 3, the shape {X.shape}, where rows and columns are needed",
             "Of images make a row each: X.reshape(len(X), -1)",
         )
+
+
+def _opened(X: Any) -> Any:
+    """The rows of what another library has opened, and all else as it is."""
+    source = open_stored(X)
+    return X if source is None else source
+
+
+@contextmanager
+def _names_checked(estimator: Any, X: Any, *, reset: bool) -> Iterator[None]:
+    """Let the names of a file's columns count as those of a data frame do."""
+    names = getattr(X, "column_names", None) if isinstance(X, ReadAhead) else None
+    if names is None:
+        yield
+        return
+    fitted = None if reset else getattr(estimator, "feature_names_in_", None)
+    if fitted is not None and list(fitted) != list(names):
+        lacking = [str(name) for name in fitted if name not in set(names)]
+        raise InvalidValueError(
+            "has other columns than those that were fitted"
+            + (f", and lacks {quoted(lacking[0])}" if lacking else ", or in another order"),
+            "Give the same columns in the same order",
+            file=X.file,
+        )
+    with warnings.catch_warnings():
+        # What scikit-learn sees is an array of the first row, which has no names.
+        warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
+        yield
+    if reset:
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+
+
+def _names_of(source: RowSource, X: Any) -> Any:
+    """The names of the columns of a file or a data frame, if it has any."""
+    names = getattr(source, "column_names", None)
+    return _get_feature_names(X) if names is None else names
 
 
 def _check_indices(X: Any) -> None:
@@ -177,7 +217,7 @@ def check_range(summary: Summary, source: RowSource, X: Any, *, fitting: bool) -
         )
 
 
-def check_columns_observed(summary: Summary, X: Any) -> None:
+def check_columns_observed(summary: Summary, source: RowSource, X: Any) -> None:
     """Refuse columns with no observed value."""
     empty = np.flatnonzero(summary.counts == 0)
     if empty.size:
@@ -186,7 +226,7 @@ def check_columns_observed(summary: Summary, X: Any) -> None:
             "Remove such columns before fitting",
             about="X",
             columns=empty.tolist(),
-            names=_get_feature_names(X),
+            names=_names_of(source, X),
         )
 
 
@@ -212,7 +252,7 @@ def warn_about_data(
             'have its own noise level, as MEIBP does by default (noise="per_column")',
             about="X",
             columns=[int(np.argmax(summary.variances))],
-            names=_get_feature_names(X),
+            names=_names_of(source, X),
         )
         warnings.warn(unequal, stacklevel=level_of_user())
 
@@ -264,9 +304,17 @@ def _first(wrong: Callable[[Any], Any], source: RowSource, X: Any) -> dict[str, 
             "about": "X",
             "row": rows.start + int(row),
             "columns": [int(column)],
-            "names": _get_feature_names(X),
+            "names": _names_of(source, X),
+            **_in_file(source, rows.start + int(row)),
         }
     raise AssertionError("no entry is wrong")
+
+
+def _in_file(source: RowSource, row: int) -> dict[str, Any]:
+    """The file that a row is read from and where in it that lies, as errors take it."""
+    if not isinstance(source, ReadAhead):
+        return {}
+    return {"file": source.file, "about": source.file, "chunk": source.place(row)}
 
 
 def _missing_as_nan(X: Any) -> Any:

@@ -79,6 +79,7 @@ def compare(
     names: options.Names = None,
     transpose: options.Transpose = False,
     decimal: options.Decimal = None,
+    missing_chunks: options.MissingChunks = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -90,7 +91,17 @@ def compare(
     there is. With --checkpoint --resume, the same command given again keeps the fits that are done.
     """
     output = options.beside(data, "-comparison.html") if output is None else output
-    reading = Reading(header, index, drop, key, names, transpose, decimal)
+    reading = Reading(
+        header,
+        index,
+        drop,
+        key,
+        names,
+        transpose,
+        decimal,
+        missing_chunks=missing_chunks,
+        stream=False,
+    )
     with session(quiet=quiet, json=json) as reporter:
         check_files((data,), ((output, PAGE_ENDINGS),), force=force)
         if checkpoint is not None or resume:

@@ -189,7 +189,17 @@ def match_columns(reporter: Reporter, table: Table, model: Any, model_path: Path
             f"Of {table.source}, the {counted(n_wanted, 'column')} that {model_path.name} knows "
             "were taken."
         )
-    return replace(table, values=table.values[:, order], column_names=wanted)
+    return replace(table, values=_some_columns(table.values, order), column_names=wanted)
+
+
+def _some_columns(values: Any, order: Sequence[int]) -> Any:
+    """A matrix, or a source of rows, with some of its columns."""
+    from ibp.data.stored import ReadAhead
+    from ibp.data.stored.some_columns import SomeColumns
+
+    if isinstance(values, ReadAhead):
+        return ReadAhead(SomeColumns(values.stored, order))
+    return values[:, order]
 
 
 def note_scales(reporter: Reporter, model: Any, table: Table, model_path: Path) -> None:

@@ -122,6 +122,8 @@ def fit(
     names: options.Names = None,
     transpose: options.Transpose = False,
     decimal: options.Decimal = None,
+    missing_chunks: options.MissingChunks = None,
+    stream: options.Stream = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -133,7 +135,17 @@ def fit(
     """
     output = options.beside(data, ".ibp") if output is None else output
     changes = options.dictionary_of(settings)
-    reading = Reading(header, index, drop, key, names, transpose, decimal)
+    reading = Reading(
+        header,
+        index,
+        drop,
+        key,
+        names,
+        transpose,
+        decimal,
+        missing_chunks=missing_chunks,
+        stream=stream,
+    )
     with session(quiet=quiet, json=json) as reporter:
         from ibp.cli import fitting
 

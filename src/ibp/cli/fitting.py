@@ -96,13 +96,16 @@ def note_shift(reporter: Reporter, method: str, estimator: Any, table: Table) ->
     """Say what nonnegative factors without an intercept expect of the data."""
     import numpy as np
 
+    from ibp.files.table import pieces
+
     if not estimator.nonnegative or estimator.fit_intercept:
         return
-    stored = table.values if isinstance(table.values, np.ndarray) else table.values.data
-    lowest = float(np.fmin.reduce(stored, axis=None)) if stored.size else 0.0
-    if stored is not table.values:  # what a sparse matrix does not store is 0
-        lowest = min(lowest, 0.0)
-    if lowest != 0:
+    lowest = np.inf
+    for _, stored in pieces(table.values):
+        lowest = float(np.fmin(lowest, np.fmin.reduce(stored, axis=None, initial=np.inf)))
+        if stored.ndim == 1:  # what a sparse matrix does not store is 0
+            lowest = min(lowest, 0.0)
+    if lowest != 0 and np.isfinite(lowest):
         reporter.note(
             f"{method} expects data whose smallest value is 0, the paper's X - min(X), and here it "
             f"is {number(lowest)}; the data were left as they are."
@@ -113,8 +116,15 @@ def hide(table: Table, fraction: float, seed: int) -> HeldOut:
     """Hide a share of the columns in a random half of the rows, in order to predict it."""
     import numpy as np
 
+    from ibp.data.source import is_source
     from ibp.evaluate import HeldOut
 
+    if is_source(table.values):
+        raise InputError(
+            "is read block by block, and --held-out hides entries of data in memory only",
+            "leave it out, or give --load",
+            file=table.source,
+        )
     if not isinstance(table.values, np.ndarray):
         raise InputError(
             "is sparse, and --held-out hides entries of dense data only",

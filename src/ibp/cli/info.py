@@ -45,6 +45,7 @@ def info(
     names: options.Names = None,
     transpose: options.Transpose = False,
     decimal: options.Decimal = None,
+    missing_chunks: options.MissingChunks = None,
     json: options.Json = False,
 ) -> None:
     """Say what a model, a data file or a checkpoint holds.
@@ -52,7 +53,9 @@ def info(
     Of data, each column with its range; of a file that cannot be fitted as it is, what is in it
     and what stands in the way.
     """
-    reading = Reading(header, index, drop, key, names, transpose, decimal)
+    reading = Reading(
+        header, index, drop, key, names, transpose, decimal, missing_chunks=missing_chunks
+    )
     with session(quiet=False, json=json) as reporter:
         from ibp.checkpoints import kind_of
         from ibp.persistence import is_model
@@ -150,9 +153,11 @@ def _about_data(reporter: Reporter, file: Path, path: Path, reading: Reading) ->
 def _about_table(table: Table) -> dict[str, Any]:
     import numpy as np
 
+    from ibp.data.source import as_source, is_sparse
     from ibp.data.summary import summarize
+    from ibp.files.table import pieces
 
-    dense = isinstance(table.values, np.ndarray)
+    dense = not is_sparse(as_source(table.values))
     n_rows, n_columns = table.shape
     summary = summarize(table.values)
     spreads = np.sqrt(summary.variances)
@@ -176,7 +181,7 @@ def _about_table(table: Table) -> dict[str, Any]:
         "rows": n_rows,
         "columns": n_columns,
         "type": str(table.values.dtype),
-        "stored": None if dense else int(table.values.nnz),
+        "stored": None if dense else sum(stored.size for _, stored in pieces(table.values)),
         "missing": float(missing.mean()),
         "lowest": _known(np.fmin.reduce(summary.lowest)),
         "highest": _known(np.fmax.reduce(summary.highest)),

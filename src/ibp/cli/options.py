@@ -14,7 +14,8 @@ import typer
 from ibp.registry import DEFAULT_METHOD, METHODS
 
 DATA_FILES = (
-    ".npy, .npz, .csv, .tsv, .parquet, .mtx, .h5ad, a folder of images, or - for standard input"
+    ".npy, .npz, .csv, .tsv, .parquet, .mtx, .h5ad, .h5, .zarr, a folder of images or of Parquet "
+    "files, or - for standard input"
 )
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 LARGEST_SEED = 2**32 - 1
@@ -113,6 +114,13 @@ def check_decimal(sign: str | None) -> str | None:
     if sign not in (None, ".", ","):
         raise typer.BadParameter(f"{sign!r} is neither . nor the comma.")
     return sign
+
+
+def check_missing_chunks(value: str | None) -> str | None:
+    """Refuse an unknown way to deal with them."""
+    if value not in (None, "refuse", "fill"):
+        raise typer.BadParameter('it must be "refuse" or "fill".')
+    return value
 
 
 def complete_codes(incomplete: str) -> list[str]:
@@ -227,7 +235,9 @@ Drop = Annotated[
 ]
 Key = Annotated[
     str | None,
-    about_data("--key", metavar="NAME", help="Which array of an .npz, or layer of an .h5ad."),
+    about_data(
+        "--key", metavar="NAME", help="Which array of an .npz, .h5 or .zarr, or layer of an .h5ad."
+    ),
 ]
 Names = Annotated[
     Path | None,
@@ -249,6 +259,28 @@ Decimal = Annotated[
         help="The sign before decimals in a text file; the other one may part thousands.",
         callback=check_decimal,
         show_default="detected",
+    ),
+]
+
+MissingChunks = Annotated[
+    str | None,
+    about_data(
+        "--missing-chunks",
+        metavar="refuse|fill",
+        help="What to do where a chunk of a .zarr or .h5 file is not there: it was lost, or never "
+        "written because all of it is the fill value.",
+        callback=check_missing_chunks,
+        show_default="refuse",
+    ),
+]
+Stream = Annotated[
+    bool | None,
+    about_data(
+        "--stream/--load",
+        metavar="",
+        help="Whether rows are left on disk and read block by block, or loaded into memory. The "
+        "result is the same.",
+        show_default="streamed if they would take half of the memory that is free",
     ),
 ]
 

@@ -42,6 +42,8 @@ class Reading:
     names: Path | None = None
     transpose: bool = False
     decimal: str | None = None
+    missing_chunks: str | None = None
+    stream: bool | None = None  # for the command alone: another reads as suits it
 
     def arguments(self) -> list[str]:
         """What to give another command for it to read the data alike."""
@@ -52,6 +54,7 @@ class Reading:
             ("--key", [self.key]),
             ("--names", [self.names]),
             ("--decimal", [self.decimal]),
+            ("--missing-chunks", [self.missing_chunks]),
         )
         for option, texts in values:
             for text in texts:
@@ -102,6 +105,14 @@ def read_file(
 
     name = name_of(path)
     reporter.stage(f"Reading {name}")
+    table = _left_on_disk(file, name, reading, keep, is_copy=file is not path)
+    if table is not None:
+        if reading.stream is None:
+            reporter.note(
+                f"{table.source} is read block by block, and not loaded into memory; --load loads "
+                "it."
+            )
+        return table
     try:
         table = read_table(
             file,
@@ -114,6 +125,7 @@ def read_file(
             keep=keep,
             decimal=reading.decimal,
             name=None if file is path else name,
+            missing_chunks="fill" if reading.missing_chunks == "fill" else "refuse",
         )
     except DataFileError as error:
         for guess in error.guesses:  # one of them may be why
@@ -125,6 +137,43 @@ def read_file(
         table = replace(table, values=np.array(table.values))
     for guess in table.guesses:
         reporter.note(f"{table.source}: {guess}")
+    return table
+
+
+def _left_on_disk(
+    file: Path, name: str, reading: Reading, keep: Sequence[str] | None, *, is_copy: bool
+) -> Table | None:
+    """A table whose rows are read block by block, if that is asked for or memory is short."""
+    asked = reading.stream is True
+    if reading.stream is False or (is_copy and not asked):
+        return None
+    if is_copy or reading.transpose:
+        if not asked:
+            return None
+        raise InputError(
+            "cannot be read block by block from standard input, or with rows for columns",
+            "Leave out --stream",
+            file=name,
+        )
+    from ibp.files.memory import is_too_large
+    from ibp.files.streamed import open_table
+
+    try:
+        table = open_table(
+            file,
+            key=reading.key,
+            index=reading.index,
+            drop=reading.drop or (),
+            names=reading.names,
+            keep=keep,
+            missing_chunks="fill" if reading.missing_chunks == "fill" else "refuse",
+        )
+    except InputError:
+        if asked:
+            raise
+        return None  # who loads it may do better, or knows a better sentence
+    if not asked and (hasattr(table.values, "filename") or not is_too_large(table.values)):
+        return None  # what is mapped stays where it is in any case
     return table
 
 

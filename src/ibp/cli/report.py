@@ -42,6 +42,8 @@ def report(
     names: options.Names = None,
     transpose: options.Transpose = False,
     decimal: options.Decimal = None,
+    missing_chunks: options.MissingChunks = None,
+    stream: options.Stream = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -52,7 +54,17 @@ def report(
     rows of your data.
     """
     output = options.beside(model, ".html") if output is None else output
-    reading = Reading(header, index, drop, key, names, transpose, decimal)
+    reading = Reading(
+        header,
+        index,
+        drop,
+        key,
+        names,
+        transpose,
+        decimal,
+        missing_chunks=missing_chunks,
+        stream=stream,
+    )
     with session(quiet=quiet, json=json) as reporter:
         check_files((model, data), ((output, PAGE_ENDINGS),), force=force)
         fitted = load_model(reporter, model)

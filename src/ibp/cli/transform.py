@@ -50,6 +50,8 @@ def transform(
     names: options.Names = None,
     transpose: options.Transpose = False,
     decimal: options.Decimal = None,
+    missing_chunks: options.MissingChunks = None,
+    stream: options.Stream = None,
     jobs: options.Jobs = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
@@ -60,12 +62,19 @@ def transform(
     Of weighted codes, how much of it: 0 where a row lacks a feature, and about 1 where it has it.
     Columns are matched to the model by name where both have names.
     """
-    reading = Reading(header, index, drop, key, names, transpose, decimal)
+    if impute is not None and stream is None:
+        stream = False  # what is filled in is as large as the data
+    reading = Reading(header, index, drop, key, names, transpose, decimal, missing_chunks, stream)
     with session(quiet=quiet, json=json) as reporter:
         from ibp.files.write import CODE_ENDINGS, TABLE_ENDINGS, write_codes, write_table
 
         targets = ((output, CODE_ENDINGS), (confidence, CODE_ENDINGS), (impute, TABLE_ENDINGS))
         check_files((model, data), targets, force=force)
+        if impute is not None and stream:
+            raise InputError(
+                "--impute writes data as large as those that were read, which must fit in memory",
+                "Leave out --stream",
+            )
         fitted = load_model(reporter, model)
         table = read_data(reporter, data, reading, keep=names_known(fitted))
         if jobs is not None:
@@ -113,8 +122,13 @@ def transform(
 
 def _codes_of(fitted: Any, values: Any) -> Any:
     """Codes of rows; those that the fit found, if it was fitted to these."""
-    from ibp.evaluate import training_codes_of
+    from ibp.data.source import is_source
+    from ibp.evaluate import ROWS_AT_ONCE, training_codes_of
+    from ibp.parallel import ranges
 
     n_rows = values.shape[0]
-    own = training_codes_of(fitted, n_rows, [(slice(0, n_rows), values)])
+    blocks: Any = [(slice(0, n_rows), values)]
+    if is_source(values):
+        blocks = ((rows, values.rows(rows)) for rows in ranges(n_rows, ROWS_AT_ONCE))
+    own = training_codes_of(fitted, n_rows, blocks)
     return fitted.transform(values) if own is None else own

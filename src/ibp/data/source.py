@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from ibp.data.paging import PagesAhead
 from ibp.errors import InvalidValueError, counted
 
 Block = Any  # a dense array or a CSR array
@@ -37,7 +38,18 @@ class RowSource(Protocol):
         ...
 
 
-class DenseRows:
+class OrderedRows:
+    """A source of ours: its blocks are in one floating type, row after row, and read-only."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+
+    def rows(self, rows: Rows) -> Block:
+        """Some rows."""
+        raise NotImplementedError
+
+
+class DenseRows(OrderedRows):
     """Rows of an array in memory; consecutive ones are a view."""
 
     def __init__(self, values: npt.NDArray[np.floating]) -> None:
@@ -54,20 +66,23 @@ class DenseRows:
         return block
 
 
-class MappedRows:
+class MappedRows(OrderedRows):
     """Rows of an array that lies in a file; only the rows asked for are read or converted."""
 
     def __init__(self, values: npt.NDArray[Any]) -> None:
         self._values = values
         self.shape: tuple[int, int] = (values.shape[0], values.shape[1])
-        self.dtype = _floating(values.dtype)
+        self.dtype = floating(values.dtype)
+        self._pages = PagesAhead.of(values)
 
     def rows(self, rows: Rows) -> Block:
         """Some rows."""
-        return _block(self._values[rows], self.dtype)
+        if self._pages is not None and isinstance(rows, slice):
+            self._pages.after(rows.indices(self.shape[0])[1])
+        return in_order(self._values[rows], self.dtype)
 
 
-class SparseRows:
+class SparseRows(OrderedRows):
     """Rows of a CSR matrix in memory."""
 
     def __init__(self, values: sparse.csr_array) -> None:
@@ -77,17 +92,13 @@ class SparseRows:
 
     def rows(self, rows: Rows) -> Block:
         """Some rows."""
-        x = self._values
         if not isinstance(rows, slice):
-            return x[rows]
+            return self._values[rows]
         start, stop, _ = rows.indices(self.shape[0])
-        first, last = x.indptr[start], x.indptr[stop]
-        parts = (x.data[first:last], x.indices[first:last])
-        bounds = x.indptr[start : stop + 1] - first
-        return sparse.csr_array((*parts, bounds), shape=(stop - start, x.shape[1]), copy=False)
+        return consecutive_rows(self._values, start, stop)
 
 
-class ConvertedRows:
+class ConvertedRows(OrderedRows):
     """Rows of another source, brought into one type and memory order block by block."""
 
     def __init__(self, source: RowSource, dtype: npt.DTypeLike) -> None:
@@ -97,7 +108,15 @@ class ConvertedRows:
 
     def rows(self, rows: Rows) -> Block:
         """Some rows."""
-        block = _block(self._source.rows(rows), self.dtype)
+        shape = tuple(self._source.shape)
+        if shape != self.shape:
+            raise InvalidValueError(
+                f"had the shape {self.shape} at first and has the shape {shape} now, while it is "
+                "being read",
+                "Let nothing change it during a fit, and fit again",
+                about="X",
+            )
+        block = in_order(self._source.rows(rows), self.dtype)
         n_rows = len(range(*rows.indices(self.shape[0]))) if isinstance(rows, slice) else len(rows)
         if block.shape != (n_rows, self.shape[1]):
             raise InvalidValueError(
@@ -117,9 +136,9 @@ def as_source(matrix: Any) -> RowSource:
         return DenseRows(matrix)
     if sparse.issparse(matrix):
         return SparseRows(canonical(matrix))
-    if isinstance(matrix, DenseRows | MappedRows | SparseRows | ConvertedRows):
+    if isinstance(matrix, OrderedRows):
         return matrix
-    return ConvertedRows(matrix, _floating(matrix.dtype))
+    return ConvertedRows(matrix, floating(matrix.dtype))
 
 
 def is_source(X: Any) -> bool:
@@ -136,12 +155,20 @@ def canonical(matrix: Any) -> sparse.csr_array:
     return matrix
 
 
-def _floating(dtype: npt.DTypeLike) -> np.dtype[Any]:
+def consecutive_rows(matrix: sparse.csr_array, start: int, stop: int) -> sparse.csr_array:
+    """Some rows of a CSR matrix, not copied."""
+    first, last = matrix.indptr[start], matrix.indptr[stop]
+    parts = (matrix.data[first:last], matrix.indices[first:last])
+    bounds = matrix.indptr[start : stop + 1] - first
+    return sparse.csr_array((*parts, bounds), shape=(stop - start, matrix.shape[1]), copy=False)
+
+
+def floating(dtype: npt.DTypeLike) -> np.dtype[Any]:
     """The type that numbers are converted to: single precision stays."""
     return np.dtype(dtype if dtype in (np.float32, np.float64) else np.float64)
 
 
-def _block(values: Any, dtype: np.dtype[Any]) -> Block:
+def in_order(values: Any, dtype: np.dtype[Any]) -> Block:
     """Some rows in one type, row after row in memory; read-only, unless they are sparse."""
     if sparse.issparse(values):
         return canonical(values).astype(dtype, copy=False)

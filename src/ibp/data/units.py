@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibp.data.source import RowSource, is_sparse
+from ibp.data.stored.remembering import RememberingRows
 from ibp.data.summary import Summary
 from ibp.parallel import ranges
 
@@ -30,6 +31,8 @@ FloatArray = npt.NDArray[np.float64]
 
 # Rows that are looked at, spread over all.
 ROWS_LOOKED_AT = 4096
+# Bytes of them that a pass over a file may leave in memory.
+MOST_REMEMBERED = 1 << 26
 # What of them is read, and of how many columns gaps are measured, at a time.
 ROWS_AT_ONCE, COLUMNS_AT_ONCE = 256, 4
 # Values nearer to each other than this part of the column's range are one value, but for rounding.
@@ -89,7 +92,7 @@ def resolution(source: RowSource, summary: Summary) -> FloatArray:
     gap that these do not show is rare.
     """
     n_rows = source.shape[0]
-    step = -(-n_rows // ROWS_LOOKED_AT)
+    step = step_between_rows(n_rows)
     ends = np.stack([summary.lowest, summary.highest])
     span = np.asarray(ends[1].astype(np.float64) - ends[0])
     if is_sparse(source):
@@ -99,6 +102,23 @@ def resolution(source: RowSource, summary: Summary) -> FloatArray:
     else:
         widths = _widths(_looked_at(source, step, ends), SAME_VALUE * span)
     return np.where(np.isfinite(widths), widths, 0.0)
+
+
+def step_between_rows(n_rows: int) -> int:
+    """How far apart the rows are that are looked at."""
+    return -(-n_rows // ROWS_LOOKED_AT)
+
+
+def remembering(source: RowSource) -> RowSource:
+    """The same rows, those that are looked at being remembered when a pass comes to them.
+
+    Unless they would take much room, or are sparse.
+    """
+    numbers = np.arange(0, source.shape[0], max(step_between_rows(source.shape[0]), 1))
+    n_bytes = numbers.size * source.shape[1] * source.dtype.itemsize
+    if n_bytes > MOST_REMEMBERED or is_sparse(source):
+        return source
+    return RememberingRows(source, numbers)
 
 
 def _looked_at(source: RowSource, step: int, ends: FloatArray) -> npt.NDArray[np.floating]:

@@ -23,6 +23,8 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from ibp.blas import single_threaded_blas
 from ibp.clock import present_clock
 from ibp.data import ColumnUnits, Observations, RowSource, Summary, summarize
+from ibp.data.stored import ReadAhead
+from ibp.data.units import remembering
 from ibp.errors import (
     EndingWarning,
     FitInterrupted,
@@ -197,11 +199,13 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     def _observe_training_data(self, X: Any, executor: Executor) -> Observations:
         source = check_matrix(self, X, reset=True)
-        summary = summarize(source, executor)
+        # Of a file that is read in blocks the units are told from rows seen in the same pass.
+        passing = remembering(source) if isinstance(source, ReadAhead) else source
+        summary = summarize(passing, executor)
         check_range(summary, source, X, fitting=True)
-        check_columns_observed(summary, X)
+        check_columns_observed(summary, source, X)
         centre = summary.means if self.fit_intercept else None
-        units = self._units(source, summary, centre)
+        units = self._units(passing, summary, centre)
         warn_about_data(
             summary,
             source,

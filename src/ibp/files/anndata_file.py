@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from scipy import sparse
 
-from ibp.errors import DataFileError, quoted
+from ibp.files import hdf5
 from ibp.files.checks import dense_table, sparse_table
+from ibp.files.hierarchy import part_of_annotated
 from ibp.files.options import Options
 from ibp.files.table import Table
-from ibp.files.wording import damaged, did_you_mean, listed, option
+from ibp.files.wording import damaged
 
 
 def read(path: Path, options: Options) -> Table:
@@ -24,7 +24,7 @@ def read(path: Path, options: Options) -> Table:
         raise damaged(path)
     try:
         with h5py.File(path, "r") as file:
-            matrix = read_elem(_chosen(file, options.key))
+            matrix = read_elem(part_of_annotated(file, options.key))
             row_names, column_names = (
                 [str(name) for name in read_elem(file[axis]).index] for axis in ("obs", "var")
             )
@@ -34,18 +34,6 @@ def read(path: Path, options: Options) -> Table:
     return make(matrix, row_names, column_names)
 
 
-def _chosen(file: Any, key: str | None) -> Any:
-    """The element of a file that is the matrix."""
-    layers = list(file.get("layers", ()))
-    choice = f"its layers are {listed(map(quoted, layers))}" if layers else "it has no layers"
-    if key is None or (key == "X" and key not in layers):
-        if "X" in file:
-            return file["X"]
-        cure = f"{choice}, of which you can choose one"
-        raise DataFileError(
-            "has no matrix X", cure + f" with {option('key', layers[0])}" * bool(layers)
-        )
-    if key not in layers:
-        near = did_you_mean(key, layers)
-        raise DataFileError(f"has no layer {quoted(key)}{near}", choice)
-    return file["layers"][key]
+def open_stored_rows(path: Path, options: Options) -> Table:
+    """A matrix whose rows stay on disk; the rows' own names are left there."""
+    return hdf5.open_stored_rows(path, options)

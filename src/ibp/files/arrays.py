@@ -11,9 +11,12 @@ import numpy as np
 from scipy import sparse
 
 from ibp.archives import Member, members_of
+from ibp.data import as_source
+from ibp.data.source import ConvertedRows
+from ibp.data.stored.base import check_matrix_of_numbers
 from ibp.errors import DataFileError, quoted
 from ibp.files import wording
-from ibp.files.checks import dense_table, has_room, sparse_table
+from ibp.files.checks import dense_table, float_type, has_room, sparse_table
 from ibp.files.columns import FileSummary
 from ibp.files.options import Options
 from ibp.files.table import Table
@@ -29,13 +32,27 @@ def read(path: Path, options: Options) -> Table:
     if ending(path) == ".npz":
         return _read_archive(path, options)
     options.refuse("key")
+    return dense_table(_mapped(path))  # left on disk until it is used, unless it is converted
+
+
+def open_stored_rows(path: Path, options: Options) -> Table:
+    """A mapped array, of which other types than floating ones are converted block by block."""
+    options.refuse("header", "index", "decimal", "key")
+    mapped = _mapped(path)
+    check_matrix_of_numbers(mapped.shape, mapped.dtype, path.name)
+    source, dtype = as_source(mapped), float_type(mapped.dtype)
+    if source.dtype == mapped.dtype == dtype:
+        return Table(mapped)
+    return Table(source if source.dtype == dtype else ConvertedRows(source, dtype))
+
+
+def _mapped(path: Path) -> Any:
     try:
-        mapped = np.lib.format.open_memmap(path, mode="r")  # left on disk until it is used
+        return np.lib.format.open_memmap(path, mode="r")
     except ValueError as error:
         if "Python objects" in str(error):
             raise _holds_objects() from error
         raise damaged(path) from error
-    return dense_table(mapped)
 
 
 def _read_archive(path: Path, options: Options) -> Table:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from ibp.data import all_rows
 from ibp.errors import MOST_NAMED, PLACE, DataFileError, counted, quoted
 from ibp.files.table import Table, pieces
 from ibp.files.wording import SMALLER, in_bytes, listed, option
@@ -129,6 +131,18 @@ def check_names(table: Table, *, can_be_dropped: bool = True) -> None:
         drops = " ".join(option("drop", number) for number in out[:MOST_NAMED])
         cure += f", or leave out all but one with {drops}{more}"
     raise DataFileError(f"has several columns of one name: {told}", cure)
+
+
+def loaded(table: Table) -> Table:
+    """A table whose rows lie on disk, in memory."""
+    n_rows, n_columns = table.shape
+    try:
+        values = all_rows(table.values)
+    except MemoryError as error:
+        raise too_large(n_rows, n_columns, table.values.dtype) from error
+    if not sparse.issparse(values):
+        values.flags.writeable = True  # nobody else has it
+    return replace(table, values=values)
 
 
 def check_table(table: Table) -> Table:

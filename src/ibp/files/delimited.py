@@ -19,13 +19,13 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from ibp.data.stored.parquet import arrow_floats
 from ibp.errors import PLACE, DataFileError, counted, quoted
 from ibp.files import guesses
 from ibp.files.checks import ARROW_ROOM, has_room, new_matrix, too_large
 from ibp.files.columns import TEXT, ColumnSummary, FileSummary, Tally, no_numbers
 from ibp.files.notation import FALSE, MISSING, TRUE, Notation, is_yes_no
 from ibp.files.options import Options, dropped, find_index, kept_columns, label_of
-from ibp.files.parquet import arrow_floats
 from ibp.files.table import Table, named_columns
 from ibp.files.wording import option
 

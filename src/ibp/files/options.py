@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ibp.errors import DataFileError, quoted
 from ibp.files.wording import did_you_mean, lacking, listed
+
+if TYPE_CHECKING:
+    from ibp.data.stored.base import MissingChunks
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,7 @@ class Options:
     key: str | None = None
     keep: tuple[str, ...] | None = None  # of columns that have names, these alone
     decimal: str | None = None
+    missing_chunks: MissingChunks = "refuse"  # of Zarr and HDF5, that are not there
 
     def refuse(self, *names: str) -> None:
         """Say that an option has no meaning for a kind of file."""

@@ -1,16 +1,20 @@
-"""Parquet files, with the index that pandas notes in them."""
+"""Parquet files, one or a folder of them, with the index that pandas notes in them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ibp.data.stored import ReadAhead
+from ibp.data.stored.parquet import ParquetRows, arrow_floats, open_file, plain_type
 from ibp.errors import DataFileError
 from ibp.files import guesses
-from ibp.files.checks import ARROW_ROOM, float_type, has_room, new_matrix
+from ibp.files.checks import ARROW_ROOM, float_type, has_room, loaded, new_matrix
 from ibp.files.columns import ColumnSummary, FileSummary, no_numbers
 from ibp.files.options import Options, dropped, find_index, kept_columns
 from ibp.files.table import Table
@@ -20,11 +24,61 @@ from ibp.files.wording import SMALLER, damaged, in_bytes
 NAMELESS = re.compile(r"__index_level_\d+__|row_*")
 
 
+def is_folder(path: Path) -> bool:
+    """Whether a folder holds Parquet files."""
+    return bool(files_of(path))
+
+
+def files_of(path: Path) -> list[Path]:
+    """A file alone, or those of a folder, in the order of their names.
+
+    Numbers in names are read as numbers. What begins with a dot or an underscore is no data, by the
+    custom of those who write such folders.
+    """
+    if not path.is_dir():
+        return [path]
+    found = [
+        file
+        for file in path.rglob("*.parquet")
+        if file.is_file()
+        and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
+    ]
+    return sorted(found, key=lambda file: in_order(file.relative_to(path).as_posix()))
+
+
+def in_order(name: str) -> list[tuple[int, str]]:
+    """What to sort a name by, so that part.10 follows part.9."""
+    return [
+        (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)
+    ]
+
+
+def open_stored_rows(path: Path, options: Options) -> Table:
+    """A file, or a folder of files, whose rows stay on disk."""
+    options.refuse("header", "key", "decimal")
+    files = files_of(path)
+    with open_file(files[0].name, files[0]) as first:
+        schema = first.schema_arrow
+    index = _find_index(schema, options)
+    kept = kept_columns(options, schema.names, len(schema.names), index)
+    _check_numbers(schema, kept)
+    names = [schema.names[j] for j in kept]
+    dtype = _common_type(_dtype(schema.field(j).type) for j in kept)
+    named = [
+        (file.name if file == path else file.relative_to(path).as_posix(), partial(Path, file))
+        for file in files
+    ]
+    stored = ParquetRows(named, path.name, names, dtype)
+    return Table(ReadAhead(stored), None, names, column_numbers=[j + 1 for j in kept])
+
+
 def read(path: Path, options: Options) -> Table:
-    """Read a Parquet file, a group of rows at a time."""
+    """Read a Parquet file, a group of rows at a time, or all files of a folder."""
     import pyarrow as pa
     from pyarrow import parquet
 
+    if path.is_dir():
+        return loaded(open_stored_rows(path, options))
     options.refuse("header", "key", "decimal")
     n_bytes = 4 * path.stat().st_size + ARROW_ROOM
     if not has_room(n_bytes):
@@ -48,14 +102,8 @@ def _read(file: Any, options: Options) -> Table:
     schema = file.schema_arrow
     index = _find_index(schema, options)
     kept = kept_columns(options, schema.names, len(schema.names), index)
-    types = {j: _dtype(schema.field(j).type) for j in kept}
-    others = [j for j in kept if types[j] is None]
-    if others:
-        raise no_numbers(
-            [schema.names[j] for j in others], [str(schema.field(j).type) for j in others]
-        )
-    dtypes = [dtype for dtype in types.values() if dtype is not None]
-    dtype = max(dtypes, key=lambda dtype: dtype.itemsize, default=np.dtype(np.float64))
+    _check_numbers(schema, kept)
+    dtype = _common_type(_dtype(schema.field(j).type) for j in kept)
     values = new_matrix(file.metadata.num_rows, len(kept), dtype)
     row_names: list[str] = []
     start = 0
@@ -92,11 +140,25 @@ def _read(file: Any, options: Options) -> Table:
     )
 
 
+def _check_numbers(schema: Any, kept: Sequence[int]) -> None:
+    """Refuse columns that are to be data and hold none."""
+    others = [j for j in kept if _dtype(schema.field(j).type) is None]
+    if others:
+        raise no_numbers(
+            [schema.names[j] for j in others], [str(schema.field(j).type) for j in others]
+        )
+
+
+def _common_type(dtypes: Iterable[Any]) -> Any:
+    """The widest of the columns' floating types."""
+    return max(dtypes, key=lambda dtype: dtype.itemsize, default=np.dtype(np.float64))
+
+
 def describe(path: Path, options: Options) -> FileSummary:
     """What the columns of a file hold, whether it can be fitted or not."""
     from pyarrow import parquet
 
-    with parquet.ParquetFile(path) as file:
+    with parquet.ParquetFile(files_of(path)[0]) as file:
         schema, n_rows = file.schema_arrow, file.metadata.num_rows
         index = _find_index(schema, options)
         out = dropped(options, schema.names, len(schema.names))
@@ -135,23 +197,5 @@ def _find_index(schema: Any, options: Options) -> list[int]:
 
 def _dtype(kind: Any) -> Any:
     """The floating type for a column of an Arrow type; None if it does not hold numbers."""
-    import pyarrow as pa
-
-    if pa.types.is_boolean(kind):
-        return np.dtype(np.float32)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return float_type(kind.to_pandas_dtype())
-    if pa.types.is_decimal(kind) or pa.types.is_null(kind):
-        return np.dtype(np.float64)
-    return None
-
-
-def arrow_floats(column: Any) -> Any:
-    """An Arrow array of numbers or truth values, with NaN in its gaps."""
-    import pyarrow as pa
-
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8())
-    if not pa.types.is_floating(column.type):
-        column = column.cast(pa.float64(), safe=False)
-    return column.to_numpy(zero_copy_only=False)
+    dtype = plain_type(kind)
+    return None if dtype is None else float_type(dtype)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import gzip
 import importlib
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Literal
 
 from ibp.errors import PLACE, DataFileError, counted
 from ibp.files.columns import FileSummary
@@ -41,9 +43,12 @@ READERS = {
     ".mtx": "matrix_market",
     ".mtx.gz": "matrix_market",
     ".h5ad": "anndata_file",
+    ".h5": "hdf5",
+    ".hdf5": "hdf5",
+    ".zarr": "zarr_store",
 }
 # The extra that a reader needs, if it is not that of the command line.
-EXTRAS = {"anndata_file": "anndata"}
+EXTRAS = {"anndata_file": "anndata", "hdf5": "hdf5", "zarr_store": "zarr"}
 # Readers that leave columns out at once, because these may hold text.
 DROPPED_WHILE_READ = {"delimited", "parquet"}
 # Files that people may well try, and what to do with them.
@@ -61,7 +66,6 @@ ADVICE = {
     **dict.fromkeys(
         (".rds", ".rdata"), ("is a file of R", "write it as CSV: write.csv(X, 'data.csv')")
     ),
-    **dict.fromkeys((".h5", ".hdf5"), ("is an HDF5 file", "save its matrix as .npy, or as .h5ad")),
     **dict.fromkeys((".feather", ".arrow"), ("is an Arrow file", "save it as .parquet")),
     ".json": ("is in JSON", "write its numbers as CSV, with a line for each row"),
     **dict.fromkeys(
@@ -85,12 +89,14 @@ def read_table(
     keep: Sequence[str] | None = None,
     decimal: str | None = None,
     name: str | None = None,
+    missing_chunks: Literal["refuse", "fill"] = "refuse",
 ) -> Table:
     """Read a data matrix.
 
     Known are ``.npy`` (memory-mapped), ``.npz`` (dense, or sparse as SciPy writes it), ``.csv``,
-    ``.tsv`` and ``.txt`` (also compressed, ``.csv.gz``), ``.parquet``, ``.mtx``, ``.h5ad``, and a
-    folder of images of one size. Nothing in a file is ever executed.
+    ``.tsv`` and ``.txt`` (also compressed, ``.csv.gz``), ``.parquet``, ``.mtx``, ``.h5ad``, ``.h5``
+    and ``.hdf5``, ``.zarr``, a folder of Parquet files and a folder of images of one size. Nothing
+    in a file is ever executed. All but ``.npy`` is loaded; `ibp.open_rows` leaves it on disk.
 
     Parameters
     ----------
@@ -105,7 +111,8 @@ def read_table(
     drop : sequence of str
         Columns to leave out: names, or numbers counted from 1 where there is no such name.
     key : str, optional
-        Which array of an ``.npz`` file that has several, or which layer of an ``.h5ad`` file.
+        Which array of an ``.npz``, ``.h5`` or ``.zarr`` file that has several, or which layer of an
+        ``.h5ad`` file.
     names : path-like, optional
         A file of text with the names of the columns, one on a line, for files that hold none.
     transpose : bool, default=False
@@ -118,6 +125,8 @@ def read_table(
         default it is found from the first lines.
     name : str, optional
         What to call the file in messages.
+    missing_chunks : {"refuse", "fill"}, default="refuse"
+        What to do where a chunk of a Zarr or HDF5 array is not there, as `ibp.open_rows` says.
 
     Returns
     -------
@@ -139,28 +148,44 @@ def read_table(
         key,
         None if keep is None or transpose else tuple(keep),
         decimal,
+        missing_chunks,
     )
-    kind = _kind(path)
+    kind = kind_of(path)
     if name is None:
         name = path.resolve().name if path.is_dir() else path.name
-    told: tuple[str, ...] = ()
-    try:
+    with reading_reported(path, name, kind):
         from ibp.files.checks import check_names, check_table
 
         module = importlib.import_module(f"ibp.files.{kind}")
         table = dataclasses.replace(module.read(path, options), source=name)
-        told = table.guesses
-        if transpose:
-            table = _turned(table)
-        if names is not None:
-            table = _named(table, Path(names))
-        if kind not in DROPPED_WHILE_READ:
-            table = _without_columns(table, options)
-        check_names(table, can_be_dropped=not (transpose and kind in DROPPED_WHILE_READ))
-        return check_table(table)
+        with guesses_told(table.guesses):
+            if transpose:
+                table = _turned(table)
+            if names is not None:
+                table = named(table, Path(names))
+            if kind not in DROPPED_WHILE_READ:
+                table = _without_columns(table, options)
+            check_names(table, can_be_dropped=not (transpose and kind in DROPPED_WHILE_READ))
+            return check_table(table)
+
+
+@contextlib.contextmanager
+def guesses_told(guesses: tuple[str, ...]) -> Iterator[None]:
+    """Let an error know what was guessed before it: one of the guesses may be why."""
+    try:
+        yield
+    except DataFileError as error:
+        error.guesses = error.guesses or guesses
+        raise
+
+
+@contextlib.contextmanager
+def reading_reported(path: Path, name: str, kind: str) -> Iterator[None]:
+    """Make sentences of all that can go wrong while a file is read."""
+    try:
+        yield
     except DataFileError as error:
         error.read_from(name)  # which readers leave to us
-        error.guesses = error.guesses or told
         raise
     except MemoryError as error:
         raise _too_large(path) from error
@@ -192,7 +217,7 @@ def describe_file(
     """
     path = Path(path)
     try:
-        module = importlib.import_module(f"ibp.files.{_kind(path)}")
+        module = importlib.import_module(f"ibp.files.{kind_of(path)}")
         describe = getattr(module, "describe", None)
         return (
             describe(path, Options(header, index, tuple(drop), decimal=decimal))
@@ -203,10 +228,10 @@ def describe_file(
         return None  # damaged, and the sentence of `read_table` says all there is to say
 
 
-def _kind(path: Path) -> str:
+def kind_of(path: Path) -> str:
     """The module that reads a file, or a sentence if there is no such file or module."""
     if path.is_dir():
-        return "images"
+        return _kind_of_folder(path)
     if not path.exists():
         raise _missing(path)
     end = ending(path)
@@ -218,7 +243,8 @@ def _kind(path: Path) -> str:
         has = f"the unknown ending {end}" if end else "no ending that says what it is"
         raise DataFileError(
             f"has {has}",
-            f"ibp reads {known} files, and folders of images; name it .csv if it is text",
+            f"ibp reads {known} files, and folders of images or of Parquet files; name it .csv if "
+            "it is text",
             file=path.name,
         )
     if not path.is_file():
@@ -226,6 +252,15 @@ def _kind(path: Path) -> str:
     if path.stat().st_size == 0:
         raise DataFileError("is empty", "give a file that holds data", file=path.name)
     return READERS[end]
+
+
+def _kind_of_folder(path: Path) -> str:
+    """The module that reads a folder: by what is in it."""
+    from ibp.files import parquet, zarr_store
+
+    if zarr_store.is_store(path) or ending(path) == ".zarr":
+        return "zarr_store"
+    return "parquet" if parquet.is_folder(path) else "images"
 
 
 def _too_large(path: Path) -> DataFileError:
@@ -264,7 +299,7 @@ def _turned(table: Table) -> Table:
     )
 
 
-def _named(table: Table, path: Path) -> Table:
+def named(table: Table, path: Path) -> Table:
     """The table with the names of its columns from a file."""
     if table.column_names is not None:
         raise DataFileError("has names of its columns already", "leave out --names")

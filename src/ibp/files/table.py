@@ -13,9 +13,9 @@ class Table:
 
     Attributes
     ----------
-    values : ndarray or scipy.sparse.csr_array
+    values : ndarray, scipy.sparse.csr_array or row source
         Rows are observations. float32 or float64; NaN where a value is missing. It may be
-        memory-mapped and read-only.
+        memory-mapped and read-only, or a source whose rows are read from disk.
     row_names, column_names : list of str or None
         None where the file has none.
     image_shape : tuple of int or None
@@ -73,9 +73,14 @@ def named_columns(names: Sequence[str] | None, numbers: Sequence[int]) -> list[s
 
 def pieces(values: Any) -> Any:
     """Yield the stored numbers in pieces of about 32 MB, each with its first row (0 if sparse)."""
+    n_rows = max(1, 2**22 // max(1, values.shape[1]))
+    if hasattr(values, "rows") and not hasattr(values, "tocsr"):  # a source
+        for start in range(0, values.shape[0], n_rows):
+            block = values.rows(slice(start, start + n_rows))
+            yield start, block.data if hasattr(block, "tocsr") else block
+        return
     if not hasattr(values, "strides"):  # sparse
         yield 0, values.data
         return
-    n_rows = max(1, 2**22 // max(1, values.shape[1]))
     for start in range(0, len(values), n_rows):
         yield start, values[start : start + n_rows]

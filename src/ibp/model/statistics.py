@@ -6,8 +6,9 @@ observed. Codes may be real numbers: only ``counts`` looks at which of them are 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,15 @@ FloatArray = npt.NDArray[np.float64]
 # Column groups narrower than this on average are gone through many at a time.
 NARROW_GROUP = 8
 COLUMNS_AT_ONCE = 256
+
+
+class SumsOfRows(NamedTuple):
+    """Z'Z, column sums of Z, Z'X and counts of some rows, X as it is and in the user's order."""
+
+    gram: FloatArray
+    totals: FloatArray
+    cross: npt.NDArray[Any]
+    counts: Any
 
 
 @dataclass
@@ -60,13 +70,23 @@ class Statistics:
 
         ``codes`` are expectations if there is a ``variance``.
         """
-        layout = observations.layout
-        g, k, d = layout.n_groups, codes.shape[1], layout.n_columns
+        pieces = ranges(observations.n_samples, observations.piece_rows)
+        sums = (executor or Threads()).map(sums_of_rows, (observations, codes), pieces)
+        total = cls.summed(observations, codes.shape[1], sums)
+        if variance is not None:
+            total.doubt = sum_by_group(observations, variance)
+            total.add_to_diagonal(total.doubt)
+        return total
+
+    @classmethod
+    def summed(
+        cls, observations: Observations, n_components: int, sums: Iterable[SumsOfRows]
+    ) -> Statistics:
+        """From the sums of pieces of the rows, added up in the order in which they come."""
+        g, k, d = observations.layout.n_groups, n_components, observations.layout.n_columns
         total = cls(
             np.zeros((g, k, k)), np.zeros((g, k)), np.zeros((k, d)), np.zeros(k, dtype=np.int64)
         )
-        pieces = ranges(observations.n_samples, observations.piece_rows)
-        sums = (executor or Threads()).map(sums_of_rows, (observations, codes), pieces)
         for gram, totals, cross, counts in sums:
             total.gram += gram
             total.totals += totals
@@ -75,9 +95,6 @@ class Statistics:
         total.cross = observations.sums_in_units(total.cross) - centre_sums(
             observations, total.totals
         )
-        if variance is not None:
-            total.doubt = sum_by_group(observations, variance)
-            total.add_to_diagonal(total.doubt)
         return total
 
     def add_to_diagonal(self, doubt: FloatArray) -> None:
@@ -129,14 +146,18 @@ def sum_by_group(
     return np.asarray(total - missed)
 
 
-def sums_of_rows(
-    task: tuple[Observations, npt.NDArray[np.generic]], rows: slice
-) -> tuple[FloatArray, FloatArray, npt.NDArray[Any], Any]:
-    """Z'Z, column sums of Z, Z'X and counts of some rows, X as it is and in the user's order."""
+def sums_of_rows(task: tuple[Observations, npt.NDArray[np.generic]], rows: slice) -> SumsOfRows:
+    """The sums of some rows, by the codes of all."""
     observations, codes = task
-    z = codes[rows]
-    gram, totals = code_sums(observations, rows, z)
-    return gram, totals, data_sums(observations.rows(rows), z), np.count_nonzero(z, axis=0)
+    return sums_by_codes(observations, rows, observations.rows(rows), codes[rows])
+
+
+def sums_by_codes(
+    observations: Observations, rows: slice, block: Any, codes: npt.NDArray[np.generic]
+) -> SumsOfRows:
+    """The sums of some rows, by their codes; ``block`` is their values."""
+    gram, totals = code_sums(observations, rows, codes)
+    return SumsOfRows(gram, totals, data_sums(block, codes), np.count_nonzero(codes, axis=0))
 
 
 def times_by_group(matrices: FloatArray, layout: Layout, factors: FloatArray) -> FloatArray:

@@ -11,9 +11,9 @@ those that are still unproven both are made once more, from the best code that a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from ibp.data import Observations
 from ibp.kernels.code_lists import CodeLists, Listing
 from ibp.kernels.records import Outcome
 from ibp.methods.context import never
+from ibp.methods.large_codes import new_codes
 from ibp.methods.meibp.row_search import (
     SECOND_CODES,
     KnownCodes,
@@ -33,6 +34,7 @@ from ibp.methods.meibp.row_search import (
     search_again,
 )
 from ibp.methods.row_forms import SearchForms, gaps_of
+from ibp.model.statistics import Statistics, SumsOfRows, sums_by_codes
 from ibp.parallel import Executor, map_until, ranges
 from ibp.submodular import OPTIMIZERS
 from ibp.submodular.batch import EXACT
@@ -100,7 +102,7 @@ class FrozenModel:
         The answer depends on the row alone. Told to stop, it leaves the remaining rows empty.
         """
         n_rows, n_components = observations.n_samples, self.counts.size
-        chosen = np.zeros((n_rows, n_components), dtype=np.uint8)
+        chosen = new_codes(n_rows, n_components)
         losses = np.zeros((n_rows if with_losses else 0, n_components))
         if n_components == 0 or n_rows == 0:
             return chosen, losses
@@ -112,6 +114,30 @@ class FrozenModel:
                 if with_losses:
                     losses[rows] = lost
         return chosen, losses
+
+    def assign_and_sum(
+        self,
+        observations: Observations,
+        executor: Executor,
+        *,
+        should_stop: Callable[[], bool] = never,
+    ) -> tuple[Codes, Statistics]:
+        """Assignments, and the statistics that belong to them, in one pass over the rows."""
+        n_rows, n_components = observations.n_samples, self.counts.size
+        chosen = new_codes(n_rows, n_components)
+
+        def placed() -> Iterator[SumsOfRows]:
+            task = self.task(observations)
+            pieces = ranges(n_rows, observations.piece_rows)
+            for rows, (bits, sums) in map_until(
+                should_stop, executor, assign_and_sum_piece, task, pieces
+            ):
+                chosen[rows] = bits
+                yield sums
+
+        with single_threaded_blas():  # rows without a feature add nothing
+            of_rows = placed() if n_components and n_rows else ()
+            return chosen, Statistics.summed(observations, n_components, of_rows)
 
     def task(
         self, observations: Observations, start: Codes | None = None, *, with_losses: bool = False
@@ -190,12 +216,17 @@ class AssignmentTask(NamedTuple):
     listing: Listing
 
 
-def place(task: AssignmentTask, rows: slice) -> SearchedRows:
-    """Search for the codes of some rows, and again for those not proven if that is asked for."""
+def place(task: AssignmentTask, rows: slice, block: Any = None) -> SearchedRows:
+    """Search for the codes of some rows, and again for those not proven if that is asked for.
+
+    ``block`` is their values, if they have been read.
+    """
     forms, observations = task.forms, task.forms.observations
+    if block is None:
+        block = observations.rows(rows)
     n, k = rows.stop - rows.start, task.log_odds.size
     placed = SearchedRows(
-        np.asarray(observations.rows(rows) @ forms.components.T),
+        np.asarray(block @ forms.components.T),
         gaps_of(observations, rows),
         Outcome(
             np.zeros((n, k), dtype=np.uint8) if task.start is None else task.start[rows].copy(),
@@ -218,6 +249,14 @@ def assign_piece(task: AssignmentTask, rows: slice) -> tuple[Codes, FloatArray]:
     """Assignments of some rows, and what they lose by a flip of each bit if that is asked for."""
     outcome = place(task, rows).outcome
     return outcome.chosen, outcome.losses
+
+
+def assign_and_sum_piece(task: AssignmentTask, rows: slice) -> tuple[Codes, SumsOfRows]:
+    """Assignments of some rows and the sums that they give."""
+    observations = task.forms.observations
+    block = observations.rows(rows)
+    codes = place(task, rows, block).outcome.chosen
+    return codes, sums_by_codes(observations, rows, block, codes)
 
 
 def list_piece(task: AssignmentTask, rows: slice) -> CodeLists:

@@ -324,7 +324,9 @@ def extended(method: MEIBPMethod, trial: Trial, context: Context) -> StartingPoi
         node_budget=TRIAL_BUDGET,
         search_again=False,
     )
-    assignments, _ = frozen.assign(observations, context.executor, should_stop=context.should_stop)
+    assignments, statistics = frozen.assign_and_sum(
+        observations, context.executor, should_stop=context.should_stop
+    )
 
     def relaid(by_position: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return observations.layout.arrange(sample.layout.restore(by_position))
@@ -340,4 +342,5 @@ def extended(method: MEIBPMethod, trial: Trial, context: Context) -> StartingPoi
         relaid(factors.scale),
         intercept,
         state.hyperparameters.moved(sample, observations),
+        statistics,
     )

@@ -19,6 +19,7 @@ from ibp.kernels.records import DataArrays, InterceptArrays, LayoutArrays, Sched
 from ibp.methods.base import SweepRecord
 from ibp.methods.chunks import in_chunks
 from ibp.methods.context import Context
+from ibp.methods.large_codes import PackedCodes
 from ibp.methods.meibp.blocks import exact_search, update_block
 from ibp.methods.meibp.moves.base import Move, worthwhile
 from ibp.methods.meibp.moves.schedule import MOVES, Tried, moves_left, take_over, try_next
@@ -92,6 +93,7 @@ class MEIBPMethod:
             Factors.from_parameters(point.location, point.scale),
             point.intercept or self.initial_intercept(observations),
             point.hyperparameters or self.hyperparameters,
+            point.statistics,
         )
         state.block_size = self.first_block_size(observations.n_samples)
         state.drop_empty()
@@ -388,11 +390,10 @@ class MEIBPMethod:
 
     def search_again(self, context: Context, state: MEIBPState) -> tuple[int, int]:
         """A sweep that searches rows a second time; what `update_rows` returns."""
-        before = state.assignments.copy()
+        before = PackedCodes(state.assignments)
         answer = self.sweep_in_blocks(context, state, None, SECOND_BLOCK)
-        state.searches_again, state.n_found_again = False, before.shape[0]
-        if before.shape == state.assignments.shape:  # else a feature has lost its last row
-            state.n_found_again = int((before != state.assignments).any(axis=1).sum())
+        state.searches_again = False
+        state.n_found_again = before.rows_that_differ(state.assignments)
         return answer
 
     def remove_features(self, context: Context, state: MEIBPState) -> int:

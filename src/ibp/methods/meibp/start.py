@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibp.methods.context import Context
-from ibp.model import AnyHyperparameters, Intercept
+from ibp.model import AnyHyperparameters, Intercept, Statistics
 
 if TYPE_CHECKING:
     from ibp.methods.meibp.method import MEIBPMethod
@@ -21,7 +21,8 @@ FloatArray = npt.NDArray[np.float64]
 class StartingPoint:
     """Assignments, and locations and scales of q(A) in layout order.
 
-    Intercept and hyperparameters are those of the method unless the start knows better.
+    Intercept and hyperparameters are those of the method unless the start knows better; the
+    statistics of the assignments are there if the start has summed them up, and change with them.
     """
 
     assignments: npt.NDArray[np.uint8]
@@ -29,6 +30,7 @@ class StartingPoint:
     scale: FloatArray
     intercept: Intercept | None = None
     hyperparameters: AnyHyperparameters | None = None
+    statistics: Statistics | None = None
 
 
 class Start(Protocol):

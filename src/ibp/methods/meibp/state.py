@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -19,6 +20,7 @@ from ibp.kernels.records import (
     Sums,
 )
 from ibp.methods.context import Context
+from ibp.methods.large_codes import copied, joined, with_columns
 from ibp.methods.row_forms import SearchForms
 from ibp.methods.state import State
 from ibp.model import AnyHyperparameters, Factors, Intercept, Statistics
@@ -70,16 +72,35 @@ class MEIBPState(State):
         factors: Factors,
         intercept: Intercept,
         hyperparameters: AnyHyperparameters,
+        statistics: Statistics | None = None,
     ) -> Self:
-        """Make a state, summing up its statistics."""
+        """Make a state, summing up its statistics unless they are known."""
+        if statistics is None:
+            statistics = Statistics.from_codes(context.observations, assignments, context.executor)
         return cls(
             assignments,
             column_hashes(assignments),
-            Statistics.from_codes(context.observations, assignments, context.executor),
+            statistics,
             factors,
             intercept,
             hyperparameters,
             np.zeros(assignments.shape[0], dtype=np.uint8),
+        )
+
+    def copy(self) -> Self:
+        """A state of its own, whatever happens to this one."""
+        return deepcopy(self, {id(codes): copied(codes) for codes in self._all_assignments()})
+
+    def copy_but_assignments(self) -> Self:
+        """A state of its own but for Z, in whose place the copy must put another."""
+        return deepcopy(self, {id(codes): codes for codes in self._all_assignments()})
+
+    def _all_assignments(self) -> list[npt.NDArray[np.uint8]]:
+        """Z, here and where reheatings have led."""
+        return (
+            [self.assignments]
+            if self.walker is None
+            else [self.assignments, self.walker.assignments]
         )
 
     @property
@@ -94,13 +115,13 @@ class MEIBPState(State):
 
     def add_codes(self, context: Context, added: npt.NDArray[np.uint8]) -> None:
         """Add columns to Z; their factors are the caller's business."""
-        self.assignments = np.ascontiguousarray(np.hstack([self.assignments, added]))
+        self.assignments = joined(self.assignments, added)
         self.column_hash = np.concatenate([self.column_hash, column_hashes(added)])
         self.recount(context)
 
     def keep(self, keep: npt.NDArray[np.bool_]) -> None:
         """Drop the other features; their order stays."""
-        self.assignments = np.ascontiguousarray(self.assignments[:, keep])
+        self.assignments = with_columns(self.assignments, keep)
         self.column_hash = self.column_hash[keep]
         self.statistics = self.statistics.select(keep)
         self.factors = self.factors.select(keep)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ibp.kernels.weighted_rows import Effort
 from ibp.methods.context import Context
+from ibp.methods.large_codes import PackedCodes
 from ibp.methods.meibp.method import (
     FOUND_AGAIN,
     LARGEST_BLOCK,
@@ -115,7 +116,7 @@ class WeightedMethod(MEIBPMethod):
         again = state.searches_again and rows is None
         thorough = state.n_sweeps % SWEEPS_BETWEEN_SEARCHES == SWEEPS_BETWEEN_SEARCHES - 1
         effort = Effort(PASSES, TOLERANCE, thorough or again)
-        before = state.assignments.copy() if again else None
+        before = PackedCodes(state.assignments) if again else None
         n_rows = context.observations.n_samples if order is None else order.size
         n_changed, forms = 0, None
         for block in ranges(n_rows, state.block_size):
@@ -129,10 +130,8 @@ class WeightedMethod(MEIBPMethod):
             state.refresh(context)
             forms = None
         if before is not None:
-            state.searches_again, state.n_found_again = False, before.shape[0]
-            if before.shape == state.assignments.shape:  # else a feature has lost its last row
-                differ = (before != state.assignments).any(axis=1)
-                state.n_found_again = int(differ.sum())
+            state.searches_again = False
+            state.n_found_again = before.rows_that_differ(state.assignments)
         return n_changed, 0
 
     def bound(

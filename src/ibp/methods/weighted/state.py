@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ibp.kernels.column_hashes import column_hashes
 from ibp.kernels.weighted_rows import WeightPrior
 from ibp.methods.context import Context
+from ibp.methods.large_codes import joined
 from ibp.methods.meibp.state import MEIBPState
 from ibp.methods.weighted.forms import WeightedRowForms
 from ibp.model import AnyHyperparameters, Factors, Intercept, Statistics
@@ -64,7 +65,7 @@ class WeightedState(MEIBPState):
 
     def add_codes(self, context: Context, added: npt.NDArray[np.uint8]) -> None:
         """Add features that rows have or lack: weights of one, until they are learned."""
-        self.assignments = np.ascontiguousarray(np.hstack([self.assignments, added]))
+        self.assignments = joined(self.assignments, added)
         self.column_hash = np.concatenate([self.column_hash, column_hashes(added)])
         old, new = self.weights, Weights.ones(added, self.weights.mean.dtype)
         self.weights = Weights(

@@ -36,7 +36,7 @@ def with_new_features(
     keep: npt.NDArray[np.bool_] | None = None,
 ) -> MEIBPState:
     """A state with features added, and without those that are not to be kept."""
-    changed = state.copy()
+    changed = state.copy_but_assignments()
     if keep is not None and not keep.all():
         changed.keep(keep)
     added = np.ascontiguousarray(codes, dtype=np.uint8)

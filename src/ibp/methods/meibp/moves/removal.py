@@ -43,7 +43,7 @@ class Removal:
         groups = [several] if several.size > 1 else []
         for dropped in groups + [weakest[i : i + 1] for i in range(min(ONE_BY_ONE, weakest.size))]:
             rows = rows_with(state, dropped)
-            changed = state.copy()
+            changed = state.copy_but_assignments()
             changed.keep(~np.isin(np.arange(state.n_components), dropped))
             yield Proposal(changed, rows)
 
