@@ -185,8 +185,7 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         return Threads(effective_n_jobs(self.n_jobs))
 
     def _observe_training_data(self, X: Any, executor: Executor) -> Observations:
-        source = check_matrix(self, X, reset=True)
-        summary = summarize(source, executor)
+        source, summary, X = self._look_at(X, executor)
         check_range(summary, source, X, fitting=True)
         check_columns_observed(summary, X)
         centre = summary.means if self.fit_intercept else None
@@ -199,6 +198,11 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             one_unit=units is None,
         )
         return Observations.from_summary(source, summary, centre=centre, units=units)
+
+    def _look_at(self, X: Any, executor: Executor) -> tuple[RowSource, Summary, Any]:
+        """The rows of training data, what one pass over them tells, and what has their names."""
+        source = check_matrix(self, X, reset=True)
+        return source, summarize(source, executor), X
 
     def _units(self, source: RowSource, summary: Summary, centre: Any) -> ColumnUnits | None:
         """The units of the columns, if they have any of their own."""

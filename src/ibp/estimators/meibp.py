@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import closing
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from joblib import effective_n_jobs
 from sklearn.base import _fit_context, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ibp.data import ColumnUnits, Observations, RowSource, Summary
+from ibp.data.chunks import ChunkedSummary
 from ibp.data.units import rounding_variance
 from ibp.errors import InvalidValueError
 from ibp.estimators.binary import HardAssignmentModel
+from ibp.estimators.chunked import ChunkedMatrix, check_settings, is_dask, look_at_chunks
 from ibp.estimators.fitting import WORTH_ANOTHER, init_constraint, keep_parameters
 from ibp.estimators.hyperparameters import (
     SMALLEST_STD,
@@ -32,7 +36,9 @@ from ibp.estimators.starting import (
 )
 from ibp.model import truncated_normal
 from ibp.model.ibp_prior import EQUIVALENCE_CLASSES
+from ibp.parallel import Executor
 from ibp.persistence import SavedArray
+from ibp.workers import active_workers
 
 
 class MEIBP(HardAssignmentModel):
@@ -382,8 +388,20 @@ default="exact"
         """What the components are multiplied by for the training rows."""
         return self.assignments_ if self.codes == "binary" else self.weights_
 
+    def _fit(self, X: Any, unsupported: dict[str, Any]) -> bool:
+        if not is_dask(X):
+            return super()._fit(X, unsupported)
+        check_settings(self)
+        with closing(active_workers(effective_n_jobs(self.n_jobs))) as workers:
+            return super()._fit(ChunkedMatrix(X, workers), unsupported)
+
+    def _look_at(self, X: Any, executor: Executor) -> tuple[RowSource, Summary, Any]:
+        if isinstance(X, ChunkedMatrix):
+            return look_at_chunks(self, X)
+        return super()._look_at(X, executor)
+
     def _method(self, observations: Observations) -> Any:
-        method = self._method_class()
+        method = self._method_class(observations)
         start, n_components = self._start(observations)
         find = column_hyperparameters_of if observations.has_units else hyperparameters_of
         hyperparameters = find(self, observations, n_components)
@@ -402,8 +420,12 @@ default="exact"
             tol=float(self.tol),
         )
 
-    def _method_class(self) -> Any:
+    def _method_class(self, observations: Observations) -> Any:
         """The class of the method; compiled code, loaded when it is needed."""
+        if isinstance(observations.summary, ChunkedSummary):
+            from ibp.methods.meibp.distributed.method import DistributedMethod
+
+            return DistributedMethod
         if self.codes == "weighted":
             from ibp.methods.weighted.method import WeightedMethod
 
@@ -435,7 +457,7 @@ default="exact"
         self.components_std_ = from_layout(np.sqrt(state.factors.variance) * unit)
         self.factor_location_ = from_layout(state.factors.location * unit)
         self.factor_scale_ = from_layout(state.factors.scale * unit, fill=SMALLEST_STD)
-        self.assignments_ = state.assignments
+        self.assignments_ = state.kept_assignments()
         self.feature_counts_ = state.statistics.counts
         self.weight_std_ = np.zeros(state.n_components)
         if self.codes == "weighted":

@@ -60,25 +60,25 @@ class Statistics:
 
         ``codes`` are expectations if there is a ``variance``.
         """
-        layout = observations.layout
-        g, k, d = layout.n_groups, codes.shape[1], layout.n_columns
-        total = cls(
-            np.zeros((g, k, k)), np.zeros((g, k)), np.zeros((k, d)), np.zeros(k, dtype=np.int64)
-        )
-        pieces = ranges(observations.n_samples, observations.piece_rows)
-        sums = (executor or Threads()).map(sums_of_rows, (observations, codes), pieces)
-        for gram, totals, cross, counts in sums:
-            total.gram += gram
-            total.totals += totals
-            total.cross += cross
-            total.counts += counts
-        total.cross = observations.sums_in_units(total.cross) - centre_sums(
-            observations, total.totals
-        )
+        total = cls.from_sums(observations, uncentred_sums(observations, codes, executor))
         if variance is not None:
             total.doubt = sum_by_group(observations, variance)
             total.add_to_diagonal(total.doubt)
         return total
+
+    @classmethod
+    def from_sums(cls, observations: Observations, sums: Statistics) -> Statistics:
+        """From `uncentred_sums` over all rows, which may have been added up elsewhere."""
+        centred = observations.sums_in_units(sums.cross) - centre_sums(observations, sums.totals)
+        return cls(sums.gram, sums.totals, centred, sums.counts)
+
+    def __iadd__(self, other: Statistics) -> Statistics:
+        """Add the sums over other rows, of codes that are known."""
+        self.gram += other.gram
+        self.totals += other.totals
+        self.cross += other.cross
+        self.counts += other.counts
+        return self
 
     def add_to_diagonal(self, doubt: FloatArray) -> None:
         """Make squares of expectations, or sums of them, expectations of squares."""
@@ -129,14 +129,30 @@ def sum_by_group(
     return np.asarray(total - missed)
 
 
-def sums_of_rows(
-    task: tuple[Observations, npt.NDArray[np.generic]], rows: slice
-) -> tuple[FloatArray, FloatArray, npt.NDArray[Any], Any]:
-    """Z'Z, column sums of Z, Z'X and counts of some rows, X as it is and in the user's order."""
+def uncentred_sums(
+    observations: Observations,
+    codes: npt.NDArray[np.generic],
+    executor: Executor | None = None,
+) -> Statistics:
+    """One pass over X: sums as in `Statistics`, but of X as it is and in the user's order."""
+    layout = observations.layout
+    g, k, d = layout.n_groups, codes.shape[1], layout.n_columns
+    total = Statistics(
+        np.zeros((g, k, k)), np.zeros((g, k)), np.zeros((k, d)), np.zeros(k, dtype=np.int64)
+    )
+    pieces = ranges(observations.n_samples, observations.piece_rows)
+    for sums in (executor or Threads()).map(sums_of_rows, (observations, codes), pieces):
+        total += sums
+    return total
+
+
+def sums_of_rows(task: tuple[Observations, npt.NDArray[np.generic]], rows: slice) -> Statistics:
+    """Those sums over some rows; Z'Z and column sums of Z are one for all groups if they can be."""
     observations, codes = task
     z = codes[rows]
     gram, totals = code_sums(observations, rows, z)
-    return gram, totals, data_sums(observations.rows(rows), z), np.count_nonzero(z, axis=0)
+    cross: Any = data_sums(observations.rows(rows), z)
+    return Statistics(gram, totals, cross, np.count_nonzero(z, axis=0))
 
 
 def times_by_group(matrices: FloatArray, layout: Layout, factors: FloatArray) -> FloatArray:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -60,10 +60,10 @@ ROWS_WITH_LISTS = 32
 MOST_KNOWN_CODES = 1024
 
 
-def some_codes(assignments: Codes) -> Codes:
+def some_codes(assignments: Any) -> Codes:
     """Codes that rows have, each of them once: all, or some of them spread over the rows."""
     step = -(-assignments.shape[0] // MOST_KNOWN_CODES)
-    return np.unique(assignments[:: max(step, 1)], axis=0)
+    return np.unique(np.asarray(assignments[:: max(step, 1)]), axis=0)
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
 
+from ibp.data import Observations
 from ibp.methods.context import Context
 from ibp.methods.meibp.assign import FrozenModel
 from ibp.methods.meibp.moves.base import worthwhile
@@ -63,7 +64,7 @@ class CodesStart:
         """A starting point."""
         observations = context.observations
         k, d = self.assignments.shape[1], observations.n_features
-        state = MEIBPState.from_parts(
+        state = method.state_kind.from_parts(
             context,
             self.assignments.copy(),  # the state changes it, and the next restart begins here too
             Factors.from_parameters(np.zeros((k, d)), method.hyperparameters.factor_std),
@@ -101,17 +102,19 @@ class SampledStart(ABC):
 
     def draw(self, method: MEIBPMethod, context: Context) -> StartingPoint:
         """A starting point."""
-        n_samples = context.observations.n_samples
-        most = self.most_components(n_samples)
+        trial = self.best_trial(method, context)
+        assert trial.best is not None
+        return point_of(trial.best) if trial.has_all_rows else extended(method, trial, context)
+
+    def best_trial(self, method: MEIBPMethod, context: Context) -> Trial:
+        """Short runs on a sample that is large enough, the best of which is a start."""
+        most = self.most_components(context.observations.n_samples)
         trial = Trial.on_sample(method, context, most)
         wanted = self.compete(trial, min(most, trial.context.observations.n_samples))
         while wanted is not None:  # the sample shows more than it can tell apart
             trial = Trial.on_sample(method, context, wanted)
             wanted = self.compete(trial, wanted)
-        assert trial.best is not None
-        if trial.context.observations.n_samples == n_samples:
-            return point_of(trial.best)
-        return extended(method, trial, context)
+        return trial
 
     @abstractmethod
     def compete(self, trial: Trial, most: int) -> int | None:
@@ -188,8 +191,16 @@ class AlternatingStart:
 
     def draw(self, method: MEIBPMethod, context: Context) -> StartingPoint:
         """A starting point."""
+        return self.kind(context).draw(method, context)
+
+    def best_trial(self, method: MEIBPMethod, context: Context) -> Trial:
+        """As that of the start whose turn it is."""
+        return self.kind(context).best_trial(method, context)
+
+    def kind(self, context: Context) -> SampledStart:
+        """The start whose turn it is."""
         kind = AutomaticStart if context.restart % 2 else SampledRandomStart
-        return kind(self.n_components).draw(method, context)
+        return kind(self.n_components)
 
 
 def describe(codes: SpectralCodes) -> tuple[int, bool]:
@@ -302,13 +313,11 @@ def sample_rows(
     return np.sort(rng.choice(n_samples, n_rows, replace=False)).astype(np.int64)
 
 
-def extended(method: MEIBPMethod, trial: Trial, context: Context) -> StartingPoint:
-    """The features that a trial found in a sample, assigned to all rows."""
-    observations, sample, state = context.observations, trial.context.observations, trial.best
-    assert state is not None
+def frozen_at(method: MEIBPMethod, sample: Observations, state: MEIBPState) -> FrozenModel:
+    """What places rows by the features that were found in a sample."""
     factors, unit = state.factors, sample.unit
     noise_std = state.hyperparameters.noise_std
-    frozen = FrozenModel(
+    return FrozenModel(
         mean=sample.layout.restore(factors.mean * unit),
         variance=sample.layout.restore(factors.variance * unit**2),
         offset=sample.layout.restore(sample.centre + state.intercept.mean * unit),
@@ -320,7 +329,22 @@ def extended(method: MEIBPMethod, trial: Trial, context: Context) -> StartingPoi
         node_budget=TRIAL_BUDGET,
         search_again=False,
     )
+
+
+def extended(method: MEIBPMethod, trial: Trial, context: Context) -> StartingPoint:
+    """The features that a trial found in a sample, assigned to all rows."""
+    observations, sample, state = context.observations, trial.context.observations, trial.best
+    assert state is not None
+    frozen = frozen_at(method, sample, state)
     assignments, _ = frozen.assign(observations, context.executor, should_stop=context.should_stop)
+    return moved_to(observations, sample, state, assignments)
+
+
+def moved_to(
+    observations: Observations, sample: Observations, state: MEIBPState, assignments: Any
+) -> StartingPoint:
+    """What was found in a sample, with assignments of all rows."""
+    factors = state.factors
 
     def relaid(by_position: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return observations.layout.arrange(sample.layout.restore(by_position))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ class StartingPoint:
     Intercept and hyperparameters are those of the method unless the start knows better.
     """
 
-    assignments: npt.NDArray[np.uint8]
+    assignments: Any  # (N, K), zeros and ones
     location: FloatArray
     scale: FloatArray
     intercept: Intercept | None = None
