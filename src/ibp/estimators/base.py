@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from ibp.blas import reconstruct
 from ibp.data import ColumnUnits, Observations, RowSource, all_rows, summarize
 from ibp.errors import InvalidValueError
-from ibp.estimators.chunked import by_chunks, is_dask, sums_by_chunks
+from ibp.estimators.chunked import by_chunks, is_dask, sums_by_chunks, transformed_by_chunks
 from ibp.estimators.fitting import IterativeEstimator
 from ibp.evaluate import Explanation, Prediction
 from ibp.parallel import Executor, ranges
@@ -117,8 +117,7 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
         """
         check_is_fitted(self)
         if is_dask(X):
-            one_row = self.transform(np.zeros((1, self.n_features_in_)))
-            return by_chunks(self, X, "transform", n_columns=one_row.shape[1], dtype=one_row.dtype)
+            return transformed_by_chunks(self, X)
         return self._codes(self._observe(X))
 
     def inverse_transform(self, Z: Any) -> FloatArray:

@@ -151,6 +151,12 @@ def by_chunks(model: Any, X: Any, name: str, *, n_columns: int | None, dtype: An
     return array.map_blocks(said_of_block, light, name, dtype=dtype, meta=meta, **shape)
 
 
+def transformed_by_chunks(model: Any, X: Any) -> Any:
+    """A Dask array of the codes of each chunk."""
+    one_row = said_of_block(np.zeros((1, model.n_features_in_)), portable(model), "transform")
+    return by_chunks(model, X, "transform", n_columns=one_row.shape[1], dtype=one_row.dtype)
+
+
 def as_array(X: Any) -> Any:
     """A Dask array of whole rows."""
     X = with_whole_rows(X)

@@ -506,7 +506,7 @@ default="exact"
         return self.codes == "weighted"
 
     def _training_codes(self) -> npt.NDArray[Any]:
-        return self.codes_
+        return np.asarray(self.codes_)
 
     def _frozen(self, **known: Any) -> Any:
         if self.codes == "binary":
