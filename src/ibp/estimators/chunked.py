@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from copy import copy
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,6 +125,32 @@ def check_settings(estimator: Any) -> None:
             )
 
 
+def check_stream(model: Any, X: Any, forgetting: Any) -> None:
+    """Refuse a batch that a model cannot learn from."""
+    model._validate_params()
+    if not (isinstance(forgetting, Real) and 0.0 < float(forgetting) <= 1.0):
+        raise InvalidValueError(
+            f"forgetting is {forgetting!r}", "it must be above 0 and not above 1"
+        )
+    if is_dask(X):
+        raise InvalidValueError(
+            "is Dask's, and partial_fit takes batches that are in memory",
+            "Call fit, which leaves its rows with the workers, or pass its chunks one by one",
+            about="X",
+        )
+    if model.codes == "weighted" or model.row_start == "empty":
+        raise InvalidValueError(
+            'partial_fit needs codes="binary" and row_start="current"',
+            "Make a model with these, or call fit on all rows",
+        )
+    if hasattr(model, "components_") and not hasattr(model, "_past"):
+        raise InvalidValueError(
+            "This model was read from a file, which has none of the sums that partial_fit goes on "
+            "from",
+            "Fit anew, or go on with the model that is still in memory",
+        )
+
+
 def portable(model: Any) -> Any:
     """A fitted model to send to workers: without the rows that it was fitted to, on one thread."""
     from ibp.methods.meibp.assign import some_codes
@@ -133,7 +160,7 @@ def portable(model: Any) -> Any:
     light.init = light.init if isinstance(light.init, str) else "random"
     if "assignments_" in vars(model):  # of which a search begins at some
         light.assignments_ = some_codes(model.assignments_)
-    for name in ("weights_", "history_"):
+    for name in ("weights_", "history_", "_past"):
         vars(light).pop(name, None)
     return light
 

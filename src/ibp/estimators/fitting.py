@@ -208,16 +208,20 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         """The units of the columns, if they have any of their own."""
         return None
 
-    def _run(self, X: Any, observations: Observations, executor: Executor) -> bool:
+    def _run(
+        self, X: Any, observations: Observations, executor: Executor, method: Any = None
+    ) -> bool:
         """Put method and loop together and keep what they find.
 
-        Returns whether the user broke it off.
+        A method that is given runs once; that of the settings runs from as many starts as these
+        say. Returns whether the user broke it off.
         """
         # Loads the compiler, which is not needed before.
         from ibp.compiled import compilation_noticed, compilation_reported
 
         started = time.perf_counter()
-        method = self._method(observations)
+        n_init = self.n_init if method is None else 1
+        method = method or self._method(observations)
         time_limit = self.time_limit
         if time_limit is not None:  # a start from another method has taken its part
             time_limit = max(0.0, time_limit - (time.perf_counter() - started))
@@ -229,13 +233,13 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         tasks = TaskTree(self, X) if hasattr(self, "_skl_callbacks") else None
         callbacks = self._callbacks()
         observers: list[Observer] = [MoveTeller(callbacks)]
-        if self.n_init > 1:
+        if n_init > 1:
             observers.append(restarts)
         with compilation_reported(_print_compilation) if self.verbose else compilation_noticed():
             result = run(
                 method,
                 observations,
-                spawn_generators(self.random_state, self.n_init),
+                spawn_generators(self.random_state, n_init),
                 executor=executor,
                 max_iter=self.max_iter,
                 tol=self._loop_tol,
@@ -246,7 +250,7 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             )
         result.interrupted |= broken_off
         self._keep_run(method, result)
-        if self.n_init > 1:
+        if n_init > 1:
             self._keep_restarts(restarts, result)
         if tasks:
             tasks.fit_ended(self)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from contextlib import closing
+from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +15,18 @@ from sklearn.base import _fit_context, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ibp.data import ColumnUnits, Observations, RowSource, Summary
+from ibp.data import ColumnUnits, Observations, RowSource, Summary, summarize
 from ibp.data.chunks import ChunkedSummary
 from ibp.data.units import rounding_variance
-from ibp.errors import InvalidValueError
+from ibp.errors import FitInterrupted, InvalidValueError
 from ibp.estimators.binary import HardAssignmentModel
-from ibp.estimators.chunked import ChunkedMatrix, check_settings, is_dask, look_at_chunks
+from ibp.estimators.chunked import (
+    ChunkedMatrix,
+    check_settings,
+    check_stream,
+    is_dask,
+    look_at_chunks,
+)
 from ibp.estimators.fitting import WORTH_ANOTHER, init_constraint, keep_parameters
 from ibp.estimators.hyperparameters import (
     SMALLEST_STD,
@@ -38,7 +45,8 @@ from ibp.model import truncated_normal
 from ibp.model.ibp_prior import EQUIVALENCE_CLASSES
 from ibp.parallel import Executor
 from ibp.persistence import SavedArray
-from ibp.workers import active_workers
+from ibp.validation import check_matrix, check_range
+from ibp.workers import ThreadWorkers, active_workers
 
 
 class MEIBP(HardAssignmentModel):
@@ -255,6 +263,7 @@ default="exact"
     block_size: int | Literal["auto"]
     shuffle: bool
     moves: bool
+    _past: Any  # the sums that `partial_fit` goes on from
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = (
         HardAssignmentModel._parameter_constraints
@@ -383,6 +392,54 @@ default="exact"
         self._fit_or_interrupt(X, unsupported)
         return self.codes_.copy()
 
+    def partial_fit(self, X: Any, y: Any = None, *, forgetting: float = 1.0) -> Self:
+        """Learn from a further batch of rows, which need not be kept.
+
+        The first batch is fitted as by `fit`, and sets the units of the columns: it should be
+        large enough to show how they vary. Of rows that have been seen, sums are kept; their codes
+        stay as they were, while those of the batch are optimised together with the factors, the
+        hyperparameters and, with moves, births and removals of features. Every step raises the
+        evidence bound of all rows that were seen, if none are forgotten. `fit` on the same rows
+        at once may end higher, since it may change the codes of all of them.
+
+        Afterwards ``n_samples_fit_`` is how many rows count, and there are no ``assignments_``:
+        `transform` gives those of any rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The batch; NaN where missing.
+        y : None
+            Ignored.
+        forgetting : float, default=1.0
+            What the rows before this batch count for from now on, as a part of what they did:
+            in (0, 1], 1 to forget nothing.
+
+        Returns
+        -------
+        estimator
+            The model of all rows so far.
+        """
+        check_stream(self, X, forgetting)
+        if not hasattr(self, "components_"):
+            return self.fit(X)
+        from ibp.methods.meibp.stream import StreamMethod, stream_of
+
+        n_jobs, past = effective_n_jobs(self.n_jobs), self._past.faded(float(forgetting))
+        with closing(ThreadWorkers(n_jobs)) as workers, self._executor() as executor:
+            source = check_matrix(self, X, reset=False)
+            summary = summarize(source, executor)
+            check_range(summary, source, X, fitting=False)
+            start, whole = stream_of(past, source, summary, workers)
+            settings = self._settings_of_method()
+            method = StreamMethod(start, past.hyperparameters, **settings)
+            interrupted = self._run(X, whole, executor, method)
+        self._past = replace(self._past, n_seen=past.n_seen + source.shape[0])
+        del self.assignments_  # of which only those of the batch are known
+        if interrupted:
+            raise FitInterrupted(self)
+        return self
+
     @property
     def codes_(self) -> npt.NDArray[Any]:
         """What the components are multiplied by for the training rows."""
@@ -405,20 +462,24 @@ default="exact"
         start, n_components = self._start(observations)
         find = column_hyperparameters_of if observations.has_units else hyperparameters_of
         hyperparameters = find(self, observations, n_components)
+        intercept_std = intercept_std_of(self, observations, hyperparameters.noise_std)
         return method(
-            start,
-            hyperparameters,
-            intercept_std=intercept_std_of(self, observations, hyperparameters.noise_std),
-            prior=EQUIVALENCE_CLASSES[self.prior],
-            optimizer=self.optimizer,
-            row_start=self.row_start,
-            block_size=self.block_size if self.block_size == "auto" else int(self.block_size),
-            shuffle=bool(self.shuffle),
-            node_budget=int(self.node_budget),
-            moves=bool(self.moves),
-            limit=None if self.n_components is None else int(self.n_components),
-            tol=float(self.tol),
+            start, hyperparameters, intercept_std=intercept_std, **self._settings_of_method()
         )
+
+    def _settings_of_method(self) -> dict[str, Any]:
+        """Those that do not depend on the data."""
+        return {
+            "prior": EQUIVALENCE_CLASSES[self.prior],
+            "optimizer": self.optimizer,
+            "row_start": self.row_start,
+            "block_size": self.block_size if self.block_size == "auto" else int(self.block_size),
+            "shuffle": bool(self.shuffle),
+            "node_budget": int(self.node_budget),
+            "moves": bool(self.moves),
+            "limit": None if self.n_components is None else int(self.n_components),
+            "tol": float(self.tol),
+        }
 
     def _method_class(self, observations: Observations) -> Any:
         """The class of the method; compiled code, loaded when it is needed."""
@@ -481,6 +542,10 @@ default="exact"
         bare = without_features(method, context, state) - observations.log_units
         self.baseline_evidence_: float | None = float(bare)
         self.limit_gain_: float | None = state.limit_gain
+        if self.codes == "binary":
+            from ibp.methods.meibp.stream import Past
+
+            self._past = Past.of(context, state, observations.n_samples)
         self.evidence_parts_ = {name: float(value) for name, value in vars(evidence).items()}
         if self.codes == "binary":
             del self.evidence_parts_["weights"]

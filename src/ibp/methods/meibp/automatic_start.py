@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from ibp.methods.meibp.moves.growth import grow_once
 from ibp.methods.meibp.random_start import RandomStart
 from ibp.methods.meibp.start import Start, StartingPoint
 from ibp.methods.meibp.state import MEIBPState
-from ibp.model import Factors
+from ibp.model import AnyHyperparameters, Factors, Intercept
 from ibp.starts.spectral import SpectralCodes, spectral_codes
 from ibp.starts.uniqueness import directions_above_noise
 
@@ -313,16 +313,44 @@ def sample_rows(
     return np.sort(rng.choice(n_samples, n_rows, replace=False)).astype(np.int64)
 
 
-def frozen_at(method: MEIBPMethod, sample: Observations, state: MEIBPState) -> FrozenModel:
-    """What places rows by the features that were found in a sample."""
+class Learned(Protocol):
+    """What rows are placed by, in units of the columns and layout order."""
+
+    @property
+    def factors(self) -> Factors:
+        """q(A)."""
+        ...
+
+    @property
+    def intercept(self) -> Intercept:
+        """q(b)."""
+        ...
+
+    @property
+    def hyperparameters(self) -> AnyHyperparameters:
+        """The other factors of q."""
+        ...
+
+
+def frozen_at(
+    method: MEIBPMethod,
+    sample: Observations,
+    state: Learned,
+    counts: npt.NDArray[np.int64],
+    n_samples: int,
+) -> FrozenModel:
+    """What places rows by features that were learned, and that some of so many rows have.
+
+    The ``sample`` has the layout and the units of what was learned.
+    """
     factors, unit = state.factors, sample.unit
     noise_std = state.hyperparameters.noise_std
     return FrozenModel(
         mean=sample.layout.restore(factors.mean * unit),
         variance=sample.layout.restore(factors.variance * unit**2),
         offset=sample.layout.restore(sample.centre + state.intercept.mean * unit),
-        counts=state.statistics.counts,
-        n_samples=sample.n_samples,
+        counts=counts,
+        n_samples=n_samples,
         noise_std=sample.layout.restore(noise_std * unit) if sample.has_units else noise_std,
         optimizer=method.optimizer,
         thorough=method.row_start == "current",
@@ -335,7 +363,7 @@ def extended(method: MEIBPMethod, trial: Trial, context: Context) -> StartingPoi
     """The features that a trial found in a sample, assigned to all rows."""
     observations, sample, state = context.observations, trial.context.observations, trial.best
     assert state is not None
-    frozen = frozen_at(method, sample, state)
+    frozen = frozen_at(method, sample, state, state.statistics.counts, sample.n_samples)
     assignments, _ = frozen.assign(observations, context.executor, should_stop=context.should_stop)
     return moved_to(observations, sample, state, assignments)
 

@@ -126,6 +126,10 @@ class MEIBPState(State):
         everything = (work, context.observations, self.codes, task)
         return np.concatenate(list(context.executor.map(_codes_of_piece, everything, pieces)))
 
+    def rows_present(self, context: Context) -> tuple[int, int]:
+        """The number of the first row that can be looked at, and that after the last."""
+        return 0, context.observations.n_samples
+
     def rows_at_hand(
         self, context: Context, rows: npt.NDArray[np.int64]
     ) -> tuple[Observations, npt.NDArray[Any], npt.NDArray[np.int64]]:

@@ -85,7 +85,8 @@ class DistributedMethod(MEIBPMethod):
         summary = observations.summary
         assert isinstance(summary, ChunkedSummary)
         workers, parts = summary.rows.workers, observed_parts(observations)
-        frozen = workers.hold(frozen_at(self, sample, state))
+        counts = state.statistics.counts
+        frozen = workers.hold(frozen_at(self, sample, state, counts, sample.n_samples))
         coded = [workers.submit(assigned_part, frozen, part) for part in parts]
         codes = RemoteCodes(summary.rows, parts, coded, state.n_components)
         return moved_to(observations, sample, state, codes)

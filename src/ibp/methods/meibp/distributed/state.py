@@ -68,6 +68,11 @@ class DistributedState(MEIBPState):
         """Columns of codes that follow from rows of X and of Z."""
         return self.remote.placed(work, task, task.share.size)
 
+    def rows_present(self, context: Context) -> tuple[int, int]:
+        """The number of the first row that can be looked at, and that after the last."""
+        starts = self.remote.rows.starts
+        return int(starts[0]), int(starts[-1])
+
     def rows_at_hand(
         self, context: Context, rows: npt.NDArray[np.int64]
     ) -> tuple[Observations, npt.NDArray[Any], npt.NDArray[np.int64]]:

@@ -82,9 +82,11 @@ def residuals(context: Context, state: MEIBPState) -> Residuals:
     observations = context.observations
     n, d = observations.n_samples, observations.n_features
     n_sampled = max(LEAST_ROWS, SAMPLED_ENTRIES // max(d, 1))
-    rows = np.arange(n)
-    if n * d > MOST_ENTRIES and n > n_sampled:
-        rows = np.sort(context.rng.choice(n, n_sampled, replace=False))
+    first, last = state.rows_present(context)
+    if (last - first) * d > MOST_ENTRIES and last - first > n_sampled:
+        rows = first + np.sort(context.rng.choice(last - first, n_sampled, replace=False))
+    else:
+        rows = np.arange(first, last)
     at_hand, codes, places = state.rows_at_hand(context, rows)
     task = ResidualTask(
         at_hand, state.factors.mean, state.intercept.mean, codes, residual_unit(state)
