@@ -2,16 +2,21 @@
 
     python benchmarks/dask_scaling.py
 
-N = 5e5, D = 200, K = 25, float32, in 20 chunks: codes and half-normal factors as in the paper's
+N = 5e5, D = 200, K = 25, float32, in 8 chunks: codes and half-normal factors as in the paper's
 synthetic sets, noise of one. Each fit begins at the true codes with a tenth of the bits turned, and
 makes as many sweeps; timed is the time between the ends of the first and the last. The chunks are
 made on the workers. Bytes are what leaves the main process and what comes home, counted as pickled;
 a sweep is measured at a quarter of the rows, too, in as many rounds, since it should not matter.
 The evidence is compared with a fit in memory that has the same blocks, in double precision.
+
+What one thread takes for a row, which `docs/scaling.md` counts with, is measured without a cluster:
+the product X E[A]' alone, and all that a round does with the rows of a chunk, when one row in a
+hundred has a wrong bit and when each bit is wrong with probability 0.1.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 import warnings
@@ -22,11 +27,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ibp import MEIBP, workers
+from ibp.blas import single_threaded_blas
+from ibp.data import Observations
+from ibp.data.chunks import Part
+from ibp.methods.meibp.distributed.parts import CodedRows, RoundTask, improve_part
+from ibp.submodular import OPTIMIZERS
+from ibp.submodular.records import Search
 
 # Dask looks for a package of this name, and would find the script that stands beside this one.
 sys.modules.setdefault("sparse", None)  # type: ignore[arg-type]
 
-N_COMPONENTS, N_FEATURES, N_CHUNKS, N_ROUNDS = 25, 200, 20, 8
+N_COMPONENTS, N_FEATURES, N_CHUNKS, N_ROUNDS = 25, 200, 8, 8
 TURNED, TARGET = 0.1, 1.7
 
 
@@ -113,22 +124,67 @@ def measure(n_workers: int, n_rows: int, n_sweeps: int) -> dict[str, Any]:
     with cluster, distributed.Client(cluster):
         small = N_CHUNKS * 100  # loads compiled code in the workers
         model_of(small, 3, init={"Z": start_of(small)}).fit(dask_matrix(small))
+        gc.collect()
         watch.seconds, watch.bytes = [], []
         model = model_of(n_rows, n_sweeps, init={"Z": start_of(n_rows)}, callbacks=watch)
         began = time.perf_counter()
         model.fit(dask_matrix(n_rows))
         total = time.perf_counter() - began
+        del model.assignments_  # which the workers have
+        gc.collect()
     sweeps = np.diff(watch.seconds)
+    k, d = model.components_.shape
     return {
         "workers": n_workers,
         "rows": n_rows,
         "fit_seconds": total,
         "sweep_seconds": float(np.mean(sweeps)),
         "kilobytes_a_sweep": float(np.diff(watch.bytes)[0] / 1e3),
+        "kilobytes_expected": N_ROUNDS * 8 * (2 * k * d + k * (k + d)) / 1e3,
         "sweeps": model.n_iter_,
         "changed": int(model.history_["n_changed"][1]),
         "evidence": model.evidence_,
         "n_components": model.n_components_,
+    }
+
+
+def seconds_a_row(n_rows: int, n_features: int, n_components: int) -> dict[str, Any]:
+    """What one thread takes for a row of so many columns and features, in microseconds."""
+    rng = np.random.default_rng(0)
+    parts = np.abs(rng.normal(0.0, 1.0, (n_components, n_features)))
+    parts = np.where(rng.random(parts.shape) < 0.5, parts, 0.0)
+    codes = (rng.random((n_rows, n_components)) < 0.3).astype(np.uint8)
+    X = (codes @ parts + rng.normal(0.0, 1.0, (n_rows, n_features))).astype(np.float32)
+    part = Part(Observations.from_array(X), 0)
+    task = RoundTask(
+        parts,
+        np.full(parts.shape, 1e-4),
+        np.zeros(n_features),
+        1.0,
+        np.full(n_components, np.log(3 / 7)),
+        np.zeros(n_components, dtype=bool),
+        Search(OPTIMIZERS["exact"], 1000, complement=False, exchange=True),
+        True,
+        0,
+        None,
+    )
+
+    def round_from(wrong: Any) -> float:
+        coded = CodedRows.of(codes ^ wrong.astype(np.uint8))
+        improve_part(task, part, coded, 0, 1)
+        return common.best_of(lambda: improve_part(task, part, coded, 0, 1), 3)
+
+    few = np.zeros(codes.shape, dtype=bool)
+    few[rng.random(n_rows) < 0.01, 0] = True
+    components = parts.astype(np.float32).T
+    with single_threaded_blas():
+        product = common.best_of(lambda: X @ components, 5)
+    return {
+        "columns": n_features,
+        "features": n_components,
+        "product": 1e6 * product / n_rows,
+        "few_wrong": 1e6 * round_from(few) / n_rows,
+        "many_wrong": 1e6 * round_from(rng.random(codes.shape) < TURNED) / n_rows,
     }
 
 
@@ -161,6 +217,8 @@ def main() -> None:
     n_rows = 16_000 if arguments.quick else 500_000
     n_sweeps = 3 if arguments.quick else arguments.sweeps
     warnings.simplefilter("ignore")
+    shapes = [(200, 25), (2000, 25), (200, 50), (2000, 200)]
+    rates = [seconds_a_row(400 if arguments.quick else 4000, d, k) for d, k in shapes]
     equal = same_blocks(8000 if arguments.quick else 40_000)
     rows = [measure(n, n_rows, n_sweeps) for n in (1, 2)]
     rows.append(measure(2, n_rows // 4, n_sweeps))
@@ -175,6 +233,7 @@ def main() -> None:
         "speed": ".2f",
         "target": ".1f",
         "kilobytes_a_sweep": ".1f",
+        "kilobytes_expected": ".1f",
         "changed": ",d",
         "n_components": "d",
         "evidence": ".1f",
@@ -185,7 +244,18 @@ def main() -> None:
         [equal],
         {"rows": ",d", "in_memory": ".3f", "in_chunks": ".3f", "relative_difference": ".1e"},
     )
-    common.save("dask_scaling", arguments, fits=rows, same_blocks=equal)
+    common.print_table(
+        "Microseconds a row on one thread",
+        rates,
+        {
+            "columns": "d",
+            "features": "d",
+            "product": ".2f",
+            "few_wrong": ".1f",
+            "many_wrong": ".1f",
+        },
+    )
+    common.save("dask_scaling", arguments, fits=rows, same_blocks=equal, microseconds_a_row=rates)
 
 
 if __name__ == "__main__":
