@@ -118,7 +118,7 @@ def measure(n_workers: int, n_rows: int, n_sweeps: int) -> dict[str, Any]:
         n_workers=n_workers,
         threads_per_worker=1,
         processes=True,
-        dashboard_address=None,
+        dashboard_address=":0",
         memory_limit=0,
     )
     with cluster, distributed.Client(cluster):

@@ -37,7 +37,7 @@ def client():
         warnings.simplefilter("ignore")
         with (
             distributed.LocalCluster(
-                n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
+                n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0"
             ) as cluster,
             distributed.Client(cluster) as client,
         ):
@@ -169,6 +169,35 @@ def test_a_connection_that_is_lost_is_told_in_a_sentence(client, problem, monkey
     while client.status != "running":  # the scheduler is there, and the client finds it again
         time.sleep(0.05)
     assert_same(fit(values, start), undisturbed)
+
+
+def test_a_cluster_without_workers_is_told_in_a_sentence(problem, monkeypatch):
+    values, start, _ = problem
+    monkeypatch.setattr(workers, "NO_WORKER_AFTER", 0.3)
+    monkeypatch.setattr(workers, "PATIENCE", 0.2)
+    with (
+        warnings.catch_warnings(),
+        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
+        distributed.Client(cluster),
+        pytest.raises(ClusterError, match="has had no worker"),
+    ):
+        fit(values, start)
+
+
+@pytest.mark.long
+def test_rows_that_kill_workers_are_told_in_a_sentence(client):
+    values, _ = planted(N_ROWS)
+
+    def deadly(block):
+        if block.size:
+            os._exit(1)
+        return block
+
+    patience = client.cluster.scheduler.allowed_failures
+    client.cluster.scheduler.allowed_failures = 0
+    with pytest.raises(ClusterError, match="have died over the same piece of work"):
+        MEIBP().fit(chunked(values, CHUNK).map_blocks(deadly, dtype=float, meta=values[:0]))
+    client.cluster.scheduler.allowed_failures = patience
 
 
 @pytest.mark.long

@@ -113,6 +113,10 @@ class CodedRows:
             failed = np.zeros(codes.shape[0], dtype=np.uint8)
         return cls(np.packbits(codes.astype(bool), axis=1), codes.shape[1], failed, sums)
 
+    def __sizeof__(self) -> int:
+        """About its bytes, for Dask."""
+        return self.bits.nbytes + self.failed_searches.nbytes
+
     def codes(self, rows: Any = slice(None)) -> Codes:
         """Zeros and ones of some rows."""
         return np.unpackbits(self.bits[rows], axis=1, count=self.n_components)

@@ -32,7 +32,7 @@ from ibp.model.ibp_prior import tangent_log_odds
 from ibp.submodular import OPTIMIZERS
 from ibp.submodular.maximize import DOUBLE_GREEDIES
 from ibp.submodular.records import Search
-from ibp.workers import Handle, add_up, size_of
+from ibp.workers import Handle, add_up
 
 IntArray = npt.NDArray[np.int64]
 
@@ -85,7 +85,7 @@ def update_chunks(
     remote, workers = state.remote, state.remote.workers
     task = round_task(settings, context, state)
     held = workers.hold(task)
-    state.lineage += size_of(task)
+    state.lineage += task.mean.nbytes + task.variance.nbytes
     coded = [
         workers.submit(improve_part, held, remote.parts[c], remote.coded[c], *which) for c in chunks
     ]
@@ -142,7 +142,7 @@ def visit_chunk(
         state.prior_terms(),
         exact_search(settings, state),
     )
-    state.lineage += size_of(task)
+    state.lineage += 2 * (task.location.nbytes + task.scale.nbytes)
     new = workers.submit(
         visit_part, workers.hold(task), remote.parts[chunk], remote.coded[chunk], rows
     )
