@@ -145,9 +145,9 @@ def check_stream(model: Any, X: Any, forgetting: Any) -> None:
         )
     if hasattr(model, "components_") and not hasattr(model, "_past"):
         raise InvalidValueError(
-            "This model was read from a file, which has none of the sums that partial_fit goes on "
-            "from",
-            "Fit anew, or go on with the model that is still in memory",
+            "This model was fitted by fit or read from a file, and has none of the sums that "
+            "partial_fit goes on from",
+            "Begin anew with partial_fit, or go on with a model that began so",
         )
 
 

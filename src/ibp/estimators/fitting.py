@@ -178,7 +178,8 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 "For integer sample weights repeat the rows",
             )
         with self._executor() as executor:
-            return self._run(X, self._observe_training_data(X, executor), executor)
+            result = self._run(X, self._observe_training_data(X, executor), executor)
+        return bool(result.interrupted)
 
     def _executor(self) -> Threads:
         """What runs pieces of work in a fit, or in a prediction."""
@@ -210,11 +211,11 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     def _run(
         self, X: Any, observations: Observations, executor: Executor, method: Any = None
-    ) -> bool:
-        """Put method and loop together and keep what they find.
+    ) -> Run[Any]:
+        """Put method and loop together and keep what they find, which is returned, too.
 
         A method that is given runs once; that of the settings runs from as many starts as these
-        say. Returns whether the user broke it off.
+        say.
         """
         # Loads the compiler, which is not needed before.
         from ibp.compiled import compilation_noticed, compilation_reported
@@ -255,7 +256,7 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         if tasks:
             tasks.fit_ended(self)
         self._warn_about_fit(result)
-        return bool(result.interrupted)
+        return result
 
     def _keep_run(self, method: Any, result: Run[Any]) -> None:
         """Make attributes of a run, as if it were the only one."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from contextlib import closing
-from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
@@ -395,8 +394,9 @@ default="exact"
     def partial_fit(self, X: Any, y: Any = None, *, forgetting: float = 1.0) -> Self:
         """Learn from a further batch of rows, which need not be kept.
 
-        The first batch is fitted as by `fit`, and sets the units of the columns: it should be
-        large enough to show how they vary. Of rows that have been seen, sums are kept; their codes
+        Begin with it: a model that `fit` has fitted keeps no sums to go on from. The first batch
+        is fitted as by `fit`, and sets the units of the columns: it should be large enough to show
+        how they vary. Of rows that have been seen, sums are kept; their codes
         stay as they were, while those of the batch are optimised together with the factors, the
         hyperparameters and, with moves, births and removals of features. Every step raises the
         evidence bound of all rows that were seen, if none are forgotten. `fit` on the same rows
@@ -421,22 +421,27 @@ default="exact"
             The model of all rows so far.
         """
         check_stream(self, X, forgetting)
-        if not hasattr(self, "components_"):
-            return self.fit(X)
-        from ibp.methods.meibp.stream import StreamMethod, stream_of
+        from ibp.methods.meibp.stream import Past, StreamMethod, stream_of
 
-        n_jobs, past = effective_n_jobs(self.n_jobs), self._past.faded(float(forgetting))
+        n_jobs = effective_n_jobs(self.n_jobs)
         with closing(ThreadWorkers(n_jobs)) as workers, self._executor() as executor:
-            source = check_matrix(self, X, reset=False)
-            summary = summarize(source, executor)
-            check_range(summary, source, X, fitting=False)
-            start, whole = stream_of(past, source, summary, workers)
-            settings = self._settings_of_method()
-            method = StreamMethod(start, past.hyperparameters, **settings)
-            interrupted = self._run(X, whole, executor, method)
-        self._past = replace(self._past, n_seen=past.n_seen + source.shape[0])
+            if not hasattr(self, "components_"):
+                observations = self._observe_training_data(X, executor)
+                result = self._run(X, observations, executor)
+                n_seen = observations.n_samples
+            else:
+                past = self._past.faded(float(forgetting))
+                source = check_matrix(self, X, reset=False)
+                summary = summarize(source, executor)
+                check_range(summary, source, X, fitting=False)
+                start, observations = stream_of(past, source, summary, workers)
+                settings = self._settings_of_method()
+                method = StreamMethod(start, past.hyperparameters, **settings)
+                result = self._run(X, observations, executor, method)
+                n_seen = past.n_seen + source.shape[0]
+        self._past = Past.of(result.context, result.state, n_seen)
         del self.assignments_  # of which only those of the batch are known
-        if interrupted:
+        if result.interrupted:
             raise FitInterrupted(self)
         return self
 
@@ -446,6 +451,7 @@ default="exact"
         return self.assignments_ if self.codes == "binary" else self.weights_
 
     def _fit(self, X: Any, unsupported: dict[str, Any]) -> bool:
+        self.__dict__.pop("_past", None)  # of batches before
         if not is_dask(X):
             return super()._fit(X, unsupported)
         check_settings(self)
@@ -542,10 +548,6 @@ default="exact"
         bare = without_features(method, context, state) - observations.log_units
         self.baseline_evidence_: float | None = float(bare)
         self.limit_gain_: float | None = state.limit_gain
-        if self.codes == "binary":
-            from ibp.methods.meibp.stream import Past
-
-            self._past = Past.of(context, state, observations.n_samples)
         self.evidence_parts_ = {name: float(value) for name, value in vars(evidence).items()}
         if self.codes == "binary":
             del self.evidence_parts_["weights"]
