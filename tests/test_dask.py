@@ -199,6 +199,30 @@ def test_predictions_come_by_chunks_and_are_those_of_rows_in_memory():
         model.score_heldout(x, chunked(values, 100))
 
 
+def test_predictions_of_sparse_chunks_of_frames_and_of_other_methods():
+    values, codes = planted()
+    holed = with_gaps(np.where(values > 1.5, values, 0.0)).astype(np.float32)
+    model = MEIBP(init={"Z": codes}, moves=False).fit(values)
+    x = chunked(holed).map_blocks(sparse.csr_array)
+    filled = model.impute(x)
+    assert filled.dtype == np.float32
+    first = filled.blocks[0].compute()
+    assert sparse.issparse(first)
+    expected = model.impute(sparse.csr_array(holed))[:CHUNK]
+    assert first.toarray() == pytest.approx(expected.toarray())
+    assert np.array_equal(model.transform(x).compute(), model.transform(sparse.csr_array(holed)))
+    with pytest.raises(InvalidValueError, match="5 features"):
+        model.transform(chunked(values)[:, :5])
+    soft = ibp.FiniteVIBP(K, random_state=0, max_iter=3, tol=0).fit(values)
+    assert soft.transform(chunked(values)).compute() == pytest.approx(soft.transform(values))
+    frame = pd.DataFrame(values, columns=[f"c{j}" for j in range(D)])
+    model.fit(frame)
+    assert model.transform(dd.from_pandas(frame, npartitions=2)).compute().shape == (N, K)
+    turned = dd.from_pandas(frame[frame.columns[::-1]], npartitions=2)
+    with pytest.raises(InvalidValueError, match="feature names should match"):
+        model.transform(turned)
+
+
 def test_a_model_of_a_dask_array_is_saved_and_goes_on(tmp_path):
     values, codes = planted()
     model = MEIBP(init={"Z": codes}, moves=False).fit(chunked(values))

@@ -16,7 +16,13 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from ibp.blas import reconstruct
 from ibp.data import ColumnUnits, Observations, RowSource, all_rows, summarize
 from ibp.errors import InvalidValueError
-from ibp.estimators.chunked import by_chunks, is_dask, sums_by_chunks, transformed_by_chunks
+from ibp.estimators.chunked import (
+    by_chunks,
+    imputed_by_chunks,
+    is_dask,
+    sums_by_chunks,
+    transformed_by_chunks,
+)
 from ibp.estimators.fitting import IterativeEstimator
 from ibp.evaluate import Explanation, Prediction
 from ibp.parallel import Executor, ranges
@@ -167,7 +173,7 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
                 raise InvalidValueError(
                     "return_std is not for a Dask X", "Map impute over its blocks: X.map_blocks"
                 )
-            return by_chunks(self, X, "impute", n_columns=self.n_features_in_, dtype=np.float64)
+            return imputed_by_chunks(self, X)
         observations = self._observe(X)
         source, shape = observations.source, observations.source.shape
         filled: Any

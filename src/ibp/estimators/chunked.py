@@ -11,7 +11,6 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils.validation import validate_data
 
 from ibp.data.chunks import NUMBERS, ChunkedRows, ChunkedSummary, gather_chunks
@@ -160,7 +159,8 @@ def portable(model: Any) -> Any:
     light.init = light.init if isinstance(light.init, str) else "random"
     if "assignments_" in vars(model):  # of which a search begins at some
         light.assignments_ = some_codes(model.assignments_)
-    for name in ("weights_", "history_", "_past"):
+    # Blocks have no names; whether those of X are the model's is asked before.
+    for name in ("weights_", "history_", "_past", "feature_names_in_"):
         vars(light).pop(name, None)
     return light
 
@@ -170,7 +170,7 @@ def by_chunks(model: Any, X: Any, name: str, *, n_columns: int | None, dtype: An
 
     Nothing is computed before it is asked for.
     """
-    light, array = portable(model), as_array(X)
+    light, array = portable(model), as_array(X, model)
     shape: dict[str, Any] = {"drop_axis": 1}
     if n_columns is not None:
         shape = {"chunks": (array.chunks[0], (n_columns,))}
@@ -184,18 +184,27 @@ def transformed_by_chunks(model: Any, X: Any) -> Any:
     return by_chunks(model, X, "transform", n_columns=one_row.shape[1], dtype=one_row.dtype)
 
 
-def as_array(X: Any) -> Any:
-    """A Dask array of whole rows."""
+def imputed_by_chunks(model: Any, X: Any) -> Any:
+    """A Dask array of each chunk without its gaps."""
+    array = as_array(X, model)
+    dtype = np.float32 if array.dtype == np.float32 else np.float64
+    return by_chunks(model, X, "impute", n_columns=array.shape[1], dtype=dtype)
+
+
+def as_array(X: Any, model: Any) -> Any:
+    """A Dask array of whole rows that have the columns of a fitted model."""
     X = with_whole_rows(X)
+    check_types(X)
+    with sklearn_checks():
+        validate_data(model, stand_in(X), dtype=None, reset=False)
     return X.to_dask_array() if hasattr(X, "columns") else X
 
 
-def said_of_block(block: Any, model: Any, name: str) -> npt.NDArray[Any]:
-    """What a method of the model says of a block, which may be a sample of no rows."""
-    vars(model).pop("feature_names_in_", None)  # blocks have no names
+def said_of_block(block: Any, model: Any, name: str) -> Any:
+    """What a method of the model says of a block, which may have no rows."""
     if block.shape[0] == 0:
         return getattr(model, name)(np.zeros((1, model.n_features_in_)))[:0]
-    return np.asarray(getattr(model, name)(block))
+    return getattr(model, name)(block)
 
 
 def sums_by_chunks(model: Any, seen: Any, true: Any = None) -> tuple[float, int]:
@@ -205,7 +214,7 @@ def sums_by_chunks(model: Any, seen: Any, true: Any = None) -> tuple[float, int]
     """
     import dask
 
-    light, arrays = portable(model), [as_array(X) for X in (seen, true) if X is not None]
+    light, arrays = portable(model), [as_array(X, model) for X in (seen, true) if X is not None]
     if len(arrays) == 2 and arrays[0].chunks[0] != arrays[1].chunks[0]:
         raise InvalidValueError(
             "X_seen and X_true must have the same chunks",
@@ -219,7 +228,6 @@ def sums_by_chunks(model: Any, seen: Any, true: Any = None) -> tuple[float, int]
 
 def sums_of_block(model: Any, seen: Any, true: Any = None) -> tuple[float, int]:
     """Sum and number of the log-densities of a block's entries."""
-    vars(model).pop("feature_names_in_", None)
     if seen.shape[0] == 0:
         return 0.0, 0
     observed = model._observe(seen)
