@@ -139,7 +139,9 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         X : array-like, sparse matrix or row source of shape (n_samples, n_features)
             Data; NaN where missing. Entries that a sparse matrix does not store are zeros. A row
             source has ``shape``, ``dtype`` and ``rows(slice or numbers)``, which gives some rows;
-            it and an array that is mapped from a file are read a block of rows at a time.
+            it and an array that is mapped from a file are read a block of rows at a time. The rows
+            of a Dask array or data frame `ibp.MEIBP` leaves with the workers of the active client,
+            or with threads if there is none.
         y : None
             Ignored.
         **unsupported

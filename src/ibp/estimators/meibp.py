@@ -174,7 +174,8 @@ default="exact"
     intercept_ : ndarray of shape (n_features,)
         The offset of each column, E[b]; zeros without `fit_intercept`.
     assignments_ : ndarray of shape (n_samples, n_components_), uint8
-        Z: the features of the training rows. Not there if the model was saved without.
+        Z: the features of the training rows. A Dask array, which stays with the workers, if X is
+        Dask's. Not there if the model was saved without, or learned by `partial_fit`.
     codes_ : ndarray of shape (n_samples, n_components_)
         What the components are multiplied by for the training rows: `assignments_` or, with
         weighted codes, the expected weights where a row has a feature and 0 where it does not. Not
