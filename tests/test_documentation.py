@@ -34,7 +34,7 @@ NOT_RUN = {
     "make test": "runs these tests",
     "pip install .": "installs",
     'pip install ".[plot,cli]"': "installs",
-    'pip install ".[plot,cli,anndata,hdf5,zarr,arviz]"': "installs",
+    'pip install ".[plot,cli,anndata,hdf5,zarr,arviz,dask]"': "installs",
     "ibp demo": "opens nothing, but takes its time: tested with the command line",
     "ibp --install-completion": "changes the user's shell",
 }

@@ -16,7 +16,17 @@ NOTES = Path(__file__).resolve().parents[1] / "CONTRIBUTING.md"
 # The lowest layer first. A name stands for a module or a package below `ibp` with all it holds;
 # the longest name that fits a module counts.
 LAYERS = (
-    ("compiled", "blas", "random_state", "parallel", "errors", "atomic_files", "archives", "clock"),
+    (
+        "compiled",
+        "blas",
+        "random_state",
+        "parallel",
+        "workers",
+        "errors",
+        "atomic_files",
+        "archives",
+        "clock",
+    ),
     ("submodular",),
     ("data",),
     ("model",),

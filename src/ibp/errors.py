@@ -176,8 +176,16 @@ class CheckpointWarning(Explained, UserWarning):
     """A checkpoint that could not be written, though the work goes on."""
 
 
+class ClusterError(InputError, RuntimeError):
+    """A cluster that does not do its work."""
+
+
 class DataWarning(Explained, UserWarning):
     """Data that can be fitted, but perhaps not as they are."""
+
+
+class RechunkedWarning(DataWarning):
+    """Chunks that do not hold whole rows, and were put together so that they do."""
 
 
 class NegativeEntriesWarning(DataWarning):

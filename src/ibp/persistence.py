@@ -81,7 +81,7 @@ def save_model(
         rows = _declared(model, "rows")
         arrays |= {name: getattr(model, name) for name in rows if hasattr(model, name)}
         if "assignments_" in vars(model):
-            arrays["assignments_packed"] = np.packbits(model.assignments_, axis=1)
+            arrays["assignments_packed"] = np.packbits(np.asarray(model.assignments_), axis=1)
     arrays["header"] = np.frombuffer(
         json.dumps(header, allow_nan=False).encode("utf-8"), dtype=np.uint8
     )

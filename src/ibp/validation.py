@@ -14,6 +14,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import _get_feature_names, validate_data
 
+from ibp.data.chunks import ChunkedRows, first_wrong
 from ibp.data.source import RowSource, as_source, is_source
 from ibp.data.stored import ReadAhead, open_stored
 from ibp.data.summary import ROWS_AT_ONCE, Summary
@@ -288,26 +289,18 @@ def level_of_user() -> int:
 
 def _first(wrong: Callable[[Any], Any], source: RowSource, X: Any) -> dict[str, Any]:
     """The place of the first wrong entry, of which there is one, as errors take it."""
-    for rows in ranges(source.shape[0], ROWS_AT_ONCE):
-        block = source.rows(rows)
-        stored = block.data if sparse.issparse(block) else block
-        with np.errstate(invalid="ignore"):
-            found = np.argwhere(wrong(stored))
-        if not found.size:
-            continue
-        if stored is block:
-            row, column = found[0]
-        else:
-            row = np.searchsorted(block.indptr, found[0, 0], side="right") - 1
-            column = block.indices[found[0, 0]]
-        return {
-            "about": "X",
-            "row": rows.start + int(row),
-            "columns": [int(column)],
-            "names": _names_of(source, X),
-            **_in_file(source, rows.start + int(row)),
-        }
-    raise AssertionError("no entry is wrong")
+    if isinstance(source, ChunkedRows):
+        row, column, chunk = source.first_wrong(wrong)
+        where: dict[str, Any] = {"about": f"X ({chunk})"}
+    else:
+        found = (
+            (rows, first_wrong(source.rows(rows), wrong))
+            for rows in ranges(source.shape[0], ROWS_AT_ONCE)
+        )
+        rows, place = next((rows, place) for rows, place in found if place is not None)
+        row, column = rows.start + place[0], place[1]
+        where = {"about": "X"} | _in_file(source, row)
+    return {"row": row, "columns": [column], "names": _names_of(source, X)} | where
 
 
 def _in_file(source: RowSource, row: int) -> dict[str, Any]:

@@ -16,6 +16,13 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from ibp.blas import reconstruct
 from ibp.data import ColumnUnits, Observations, RowSource, all_rows, summarize
 from ibp.errors import InvalidValueError
+from ibp.estimators.chunked import (
+    by_chunks,
+    imputed_by_chunks,
+    is_dask,
+    sums_by_chunks,
+    transformed_by_chunks,
+)
 from ibp.estimators.fitting import IterativeEstimator
 from ibp.evaluate import Explanation, Prediction
 from ibp.parallel import Executor, ranges
@@ -98,7 +105,7 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
     def _explained_by(self, codes: npt.NDArray[Any]) -> Explanation:
         return Explanation(codes, self.components_, self.intercept_, self.noise_std_)
 
-    def transform(self, X: Any) -> npt.NDArray[Any]:
+    def transform(self, X: Any) -> Any:
         """Find the features of new observations.
 
         Each row is placed on its own, all that was learned from the training rows frozen.
@@ -115,6 +122,8 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
             probability that it does, and from one with real codes, these.
         """
         check_is_fitted(self)
+        if is_dask(X):
+            return transformed_by_chunks(self, X)
         return self._codes(self._observe(X))
 
     def inverse_transform(self, Z: Any) -> FloatArray:
@@ -159,6 +168,12 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
             the filled values are the means; 0 where X is observed.
         """
         check_is_fitted(self)
+        if is_dask(X):
+            if return_std:
+                raise InvalidValueError(
+                    "return_std is not for a Dask X", "Map impute over its blocks: X.map_blocks"
+                )
+            return imputed_by_chunks(self, X)
         observations = self._observe(X)
         source, shape = observations.source, observations.source.shape
         filled: Any
@@ -192,7 +207,7 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
             filled = type(X)(filled, schema=X.columns)
         return (filled, std) if return_std else filled
 
-    def score_samples(self, X: Any) -> FloatArray:
+    def score_samples(self, X: Any) -> Any:
         """Log-density of each row's observed entries, given what the row itself says.
 
         Each entry by itself is scored by its predictive density. Of models with hard codes that is
@@ -213,6 +228,8 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
             Sum over the row's observed entries of the logarithm of the density.
         """
         check_is_fitted(self)
+        if is_dask(X):
+            return by_chunks(self, X, "score_samples", n_columns=None, dtype=np.float64)
         seen = self._observe(X)
         return self._log_likelihood(seen, seen.source)[0]
 
@@ -235,11 +252,15 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
             Mean over the observed entries.
         """
         check_is_fitted(self)
-        seen = self._observe(X)
-        sums, counts = self._log_likelihood(seen, seen.source)
-        if counts.sum() == 0:
+        if is_dask(X):
+            total, count = sums_by_chunks(self, X)
+        else:
+            seen = self._observe(X)
+            sums, counts = self._log_likelihood(seen, seen.source)
+            total, count = float(sums.sum()), int(counts.sum())
+        if count == 0:
             raise InvalidValueError("has no observed entry to score", about="X")
-        return float(sums.sum() / counts.sum())
+        return total / count
 
     def score_heldout(self, X_seen: Any, X_true: Any) -> float:
         """Mean log-density of entries that were hidden from the features.
@@ -260,6 +281,8 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
             Mean over the entries missing in ``X_seen`` and present in ``X_true``.
         """
         check_is_fitted(self)
+        if is_dask(X_seen) or is_dask(X_true):
+            return self._score_heldout_chunks(X_seen, X_true)
         seen, true = self._observe(X_seen), self._observe(X_true)
         if seen.source.shape != true.source.shape:
             raise InvalidValueError(
@@ -272,6 +295,15 @@ class LatentFeatureModel(ClassNamePrefixFeaturesOutMixin, IterativeEstimator):
         if counts.sum() == 0:
             raise InvalidValueError("No entry is missing in X_seen and present in X_true.")
         return float(sums.sum() / counts.sum())
+
+    def _score_heldout_chunks(self, X_seen: Any, X_true: Any) -> float:
+        """The same of Dask's arrays or frames."""
+        if not (is_dask(X_seen) and is_dask(X_true)):
+            raise InvalidValueError("X_seen and X_true must both be Dask's, or none of them.")
+        total, count = sums_by_chunks(self, X_seen, X_true)
+        if count == 0:
+            raise InvalidValueError("No entry is missing in X_seen and present in X_true.")
+        return total / count
 
     def save(
         self, path: str | PathLike[str], *, assignments: bool = True, overwrite: bool = True

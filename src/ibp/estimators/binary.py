@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from ibp.data import Observations
 from ibp.errors import InvalidValueError
 from ibp.estimators.base import LatentFeatureModel
+from ibp.estimators.chunked import by_chunks, is_dask
 from ibp.estimators.fitting import init_constraint, keep_parameters
 from ibp.estimators.hyperparameters import hyperparameters_of, intercept_std_of
 from ibp.estimators.starting import check_limit, starting_point
@@ -102,7 +103,7 @@ class BinaryFeatureModel(LatentFeatureModel):
         self.noise_std_ = float(hyperparameters.noise_std)
         self.factor_std_ = float(hyperparameters.factor_std)
 
-    def confidence(self, X: Any) -> FloatArray:
+    def confidence(self, X: Any) -> Any:
         """How sure each bit of a row is.
 
         Parameters
@@ -119,13 +120,15 @@ class BinaryFeatureModel(LatentFeatureModel):
             probabilities say 36 where double precision could not tell them from 0 or 1.
         """
         check_is_fitted(self)
+        if is_dask(X):
+            return by_chunks(self, X, "confidence", n_columns=self.n_components_, dtype=np.float64)
         return self._margins(self._observe(X))
 
     @abstractmethod
     def _margins(self, observations: Observations) -> FloatArray:
         """What each bit of new rows is worth."""
 
-    def probabilities(self, X: Any) -> FloatArray:
+    def probabilities(self, X: Any) -> Any:
         """How probable it is that a row has a feature, given the row and what was learned.
 
         Parameters
@@ -141,6 +144,10 @@ class BinaryFeatureModel(LatentFeatureModel):
             with soft ones have it from mean-field inference, as `transform` has.
         """
         check_is_fitted(self)
+        if is_dask(X):
+            return by_chunks(
+                self, X, "probabilities", n_columns=self.n_components_, dtype=np.float64
+            )
         return self._probabilities(self._observe(X))
 
     @abstractmethod

@@ -150,7 +150,9 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         X : array-like, sparse matrix or row source of shape (n_samples, n_features)
             Data; NaN where missing. Entries that a sparse matrix does not store are zeros. A row
             source has ``shape``, ``dtype`` and ``rows(slice or numbers)``, which gives some rows;
-            it and an array that is mapped from a file are read a block of rows at a time.
+            it and an array that is mapped from a file are read a block of rows at a time. The rows
+            of a Dask array or data frame `ibp.MEIBP` leaves with the workers of the active client,
+            or with threads if there is none.
         y : None
             Ignored.
         **unsupported
@@ -191,17 +193,15 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 "For integer sample weights repeat the rows",
             )
         with self._executor() as executor:
-            return self._run(X, self._observe_training_data(X, executor), executor)
+            result = self._run(X, self._observe_training_data(X, executor), executor)
+        return bool(result.interrupted)
 
     def _executor(self) -> Threads:
         """What runs pieces of work in a fit, or in a prediction."""
         return Threads(effective_n_jobs(self.n_jobs))
 
     def _observe_training_data(self, X: Any, executor: Executor) -> Observations:
-        source = check_matrix(self, X, reset=True)
-        # Of a file that is read in blocks the units are told from rows seen in the same pass.
-        passing = remembering(source) if isinstance(source, ReadAhead) else source
-        summary = summarize(passing, executor)
+        source, passing, summary, X = self._look_at(X, executor)
         check_range(summary, source, X, fitting=True)
         check_columns_observed(summary, source, X)
         centre = summary.means if self.fit_intercept else None
@@ -215,22 +215,38 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         )
         return Observations.from_summary(source, summary, centre=centre, units=units)
 
+    def _look_at(self, X: Any, executor: Executor) -> tuple[RowSource, RowSource, Summary, Any]:
+        """The rows of training data, what one pass over them tells, and what has their names.
+
+        The second source tells units of columns: of a file that is read in blocks it has kept the
+        rows for that in the same pass.
+        """
+        source = check_matrix(self, X, reset=True)
+        passing = remembering(source) if isinstance(source, ReadAhead) else source
+        return source, passing, summarize(passing, executor), X
+
     def _units(self, source: RowSource, summary: Summary, centre: Any) -> ColumnUnits | None:
         """The units of the columns, if they have any of their own."""
         return None
 
-    def _run(self, X: Any, observations: Observations, executor: Executor) -> bool:
-        """Put method and loop together and keep what they find.
+    def _run(
+        self, X: Any, observations: Observations, executor: Executor, method: Any = None
+    ) -> Run[Any]:
+        """Put method and loop together and keep what they find, which is returned, too.
 
-        Returns whether the user broke it off.
+        A method that is given runs once; that of the settings runs from as many starts as these
+        say.
         """
         # Loads the compiler, which is not needed before.
         from ibp.compiled import compilation_noticed, compilation_reported
 
-        checkpoint = open_checkpoint(self, observations)  # refused now, if at all
         clock = present_clock()
         started = clock()
-        method = self._method(observations)
+        checkpoint = None
+        n_init = self.n_init if method is None else 1
+        if method is None:
+            checkpoint = open_checkpoint(self, observations)  # refused now, if at all
+            method = self._method(observations)
         time_limit = self.time_limit
         if time_limit is not None:  # a start from another method has taken its part
             time_limit = max(0.0, time_limit - (clock() - started))
@@ -244,13 +260,13 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         tasks = TaskTree(self, X) if hasattr(self, "_skl_callbacks") else None
         callbacks = self._callbacks()
         observers: list[Observer] = [CallbackTeller(callbacks)]
-        if self.n_init > 1:
+        if n_init > 1:
             observers.append(restarts)
         with compilation_reported(_print_compilation) if self.verbose else compilation_noticed():
             result = run(
                 method,
                 observations,
-                spawn_generators(self.random_state, self.n_init),
+                spawn_generators(self.random_state, n_init),
                 executor=executor,
                 max_iter=self.max_iter,
                 tol=self._loop_tol,
@@ -262,12 +278,12 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             )
         result.interrupted |= broken_off
         self._keep_run(method, result)
-        if self.n_init > 1:
+        if n_init > 1:
             self._keep_restarts(restarts, result)
         if tasks:
             tasks.fit_ended(self)
         self._warn_about_fit(result)
-        return bool(result.interrupted)
+        return result
 
     def _keep_run(self, method: Any, result: Run[Any]) -> None:
         """Make attributes of a run, as if it were the only one."""

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import closing
 from numbers import Integral, Real
 from os import PathLike
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
+from joblib import effective_n_jobs
 from sklearn.base import _fit_context, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ibp.data import ColumnUnits, Observations, RowSource, Summary
+from ibp.data import ColumnUnits, Observations, RowSource, Summary, summarize
+from ibp.data.chunks import ChunkedSummary
 from ibp.data.units import rounding_variance
-from ibp.errors import InvalidValueError
+from ibp.errors import FitInterrupted, InvalidValueError
 from ibp.estimators.binary import HardAssignmentModel
+from ibp.estimators.chunked import (
+    ChunkedMatrix,
+    check_settings,
+    check_stream,
+    is_dask,
+    look_at_chunks,
+)
 from ibp.estimators.fitting import WORTH_ANOTHER, init_constraint, keep_parameters
 from ibp.estimators.hyperparameters import (
     SMALLEST_STD,
@@ -33,7 +43,10 @@ from ibp.estimators.starting import (
 )
 from ibp.model import truncated_normal
 from ibp.model.ibp_prior import EQUIVALENCE_CLASSES
+from ibp.parallel import Executor
 from ibp.persistence import SavedArray
+from ibp.validation import check_matrix, check_range
+from ibp.workers import ThreadWorkers, active_workers
 
 
 class MEIBP(HardAssignmentModel):
@@ -176,7 +189,8 @@ default="exact"
     intercept_ : ndarray of shape (n_features,)
         The offset of each column, E[b]; zeros without `fit_intercept`.
     assignments_ : ndarray of shape (n_samples, n_components_), uint8
-        Z: the features of the training rows. Not there if the model was saved without.
+        Z: the features of the training rows. A Dask array, which stays with the workers, if X is
+        Dask's. Not there if the model was saved without, or learned by `partial_fit`.
     codes_ : ndarray of shape (n_samples, n_components_)
         What the components are multiplied by for the training rows: `assignments_` or, with
         weighted codes, the expected weights where a row has a feature and 0 where it does not. Not
@@ -265,6 +279,7 @@ default="exact"
     block_size: int | Literal["auto"]
     shuffle: bool
     moves: bool
+    _past: Any  # the sums that `partial_fit` goes on from
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = (
         HardAssignmentModel._parameter_constraints
@@ -396,33 +411,109 @@ default="exact"
         self._fit_or_interrupt(X, unsupported)
         return self.codes_.copy()
 
+    def partial_fit(self, X: Any, y: Any = None, *, forgetting: float = 1.0) -> Self:
+        """Learn from a further batch of rows, which need not be kept.
+
+        Begin with it: a model that `fit` has fitted keeps no sums to go on from. The first batch
+        is fitted as by `fit`, and sets the units of the columns: it should be large enough to show
+        how they vary. Of rows that have been seen, sums are kept; their codes
+        stay as they were, while those of the batch are optimised together with the factors, the
+        hyperparameters and, with moves, births and removals of features. Every step raises the
+        evidence bound of all rows that were seen, if none are forgotten. `fit` on the same rows
+        at once may end higher, since it may change the codes of all of them.
+
+        Afterwards ``n_samples_fit_`` is how many rows count, and there are no ``assignments_``:
+        `transform` gives those of any rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The batch; NaN where missing.
+        y : None
+            Ignored.
+        forgetting : float, default=1.0
+            What the rows before this batch count for from now on, as a part of what they did:
+            in (0, 1], 1 to forget nothing.
+
+        Returns
+        -------
+        estimator
+            The model of all rows so far.
+        """
+        check_stream(self, X, forgetting)
+        from ibp.methods.meibp.stream import Past, StreamMethod, stream_of
+
+        n_jobs = effective_n_jobs(self.n_jobs)
+        with closing(ThreadWorkers(n_jobs)) as workers, self._executor() as executor:
+            if not hasattr(self, "components_"):
+                observations = self._observe_training_data(X, executor)
+                result = self._run(X, observations, executor)
+                n_seen = observations.n_samples
+            else:
+                past = self._past.faded(float(forgetting))
+                source = check_matrix(self, X, reset=False)
+                summary = summarize(source, executor)
+                check_range(summary, source, X, fitting=False)
+                start, observations = stream_of(past, source, summary, workers)
+                settings = self._settings_of_method()
+                method = StreamMethod(start, past.hyperparameters, **settings)
+                result = self._run(X, observations, executor, method)
+                n_seen = past.n_seen + source.shape[0]
+        self._past = Past.of(result.context, result.state, n_seen)
+        del self.assignments_  # of which only those of the batch are known
+        if result.interrupted:
+            raise FitInterrupted(self)
+        return self
+
     @property
     def codes_(self) -> npt.NDArray[Any]:
         """What the components are multiplied by for the training rows."""
         return self.assignments_ if self.codes == "binary" else self.weights_
 
+    def _fit(self, X: Any, unsupported: dict[str, Any]) -> bool:
+        self.__dict__.pop("_past", None)  # of batches before
+        if not is_dask(X):
+            return super()._fit(X, unsupported)
+        check_settings(self)
+        with closing(active_workers(effective_n_jobs(self.n_jobs))) as workers:
+            return super()._fit(ChunkedMatrix(X, workers), unsupported)
+
+    def _look_at(self, X: Any, executor: Executor) -> tuple[RowSource, RowSource, Summary, Any]:
+        if isinstance(X, ChunkedMatrix):
+            source, summary, named = look_at_chunks(self, X)
+            return source, source, summary, named
+        return super()._look_at(X, executor)
+
     def _method(self, observations: Observations) -> Any:
-        method = self._method_class()
+        method = self._method_class(observations)
         start, n_components = self._start(observations)
         find = column_hyperparameters_of if observations.has_units else hyperparameters_of
         hyperparameters = find(self, observations, n_components)
+        intercept_std = intercept_std_of(self, observations, hyperparameters.noise_std)
         return method(
-            start,
-            hyperparameters,
-            intercept_std=intercept_std_of(self, observations, hyperparameters.noise_std),
-            prior=EQUIVALENCE_CLASSES[self.prior],
-            optimizer=self.optimizer,
-            row_start=self.row_start,
-            block_size=self.block_size if self.block_size == "auto" else int(self.block_size),
-            shuffle=bool(self.shuffle),
-            node_budget=int(self.node_budget),
-            moves=bool(self.moves),
-            limit=None if self.n_components is None else int(self.n_components),
-            tol=float(self.tol),
+            start, hyperparameters, intercept_std=intercept_std, **self._settings_of_method()
         )
 
-    def _method_class(self) -> Any:
+    def _settings_of_method(self) -> dict[str, Any]:
+        """Those that do not depend on the data."""
+        return {
+            "prior": EQUIVALENCE_CLASSES[self.prior],
+            "optimizer": self.optimizer,
+            "row_start": self.row_start,
+            "block_size": self.block_size if self.block_size == "auto" else int(self.block_size),
+            "shuffle": bool(self.shuffle),
+            "node_budget": int(self.node_budget),
+            "moves": bool(self.moves),
+            "limit": None if self.n_components is None else int(self.n_components),
+            "tol": float(self.tol),
+        }
+
+    def _method_class(self, observations: Observations) -> Any:
         """The class of the method; compiled code, loaded when it is needed."""
+        if isinstance(observations.summary, ChunkedSummary):
+            from ibp.methods.meibp.distributed.method import DistributedMethod
+
+            return DistributedMethod
         if self.codes == "weighted":
             from ibp.methods.weighted.method import WeightedMethod
 
@@ -454,7 +545,7 @@ default="exact"
         self.components_std_ = from_layout(np.sqrt(state.factors.variance) * unit)
         self.factor_location_ = from_layout(state.factors.location * unit)
         self.factor_scale_ = from_layout(state.factors.scale * unit, fill=SMALLEST_STD)
-        self.assignments_ = state.assignments
+        self.assignments_ = state.kept_assignments()
         self.feature_counts_ = state.statistics.counts
         self.weight_std_ = np.zeros(state.n_components)
         if self.codes == "weighted":
@@ -503,7 +594,7 @@ default="exact"
         return self.codes == "weighted"
 
     def _training_codes(self) -> npt.NDArray[Any]:
-        return self.codes_
+        return np.asarray(self.codes_)
 
     def _frozen(self, **known: Any) -> Any:
         if self.codes == "binary":

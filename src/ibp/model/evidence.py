@@ -8,11 +8,10 @@ factors keep their prior, and it contributes exactly nothing (Sec. 3.4).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -84,7 +83,7 @@ class Bound:
     hyperparameters: AnyHyperparameters
     prior: EquivalenceClasses = SHIFTED
     intercept: Intercept | None = None
-    codes: npt.NDArray[np.generic] | None = None
+    codes: Any = None
     columns: ColumnNames | None = None
     entropies: FloatArray | None = None
     divergences: FloatArray | None = None
@@ -268,7 +267,7 @@ def squared_error(
     statistics: Statistics,
     mean: FloatArray,
     intercept: FloatArray | None = None,
-    codes: npt.NDArray[np.generic] | None = None,
+    codes: npt.NDArray[np.generic] | CodesElsewhere | None = None,
 ) -> float:
     """Sum over observed entries of (x - b - z a)^2 at factors ``mean`` and an ``intercept``.
 
@@ -288,8 +287,7 @@ def squared_error(
     error = observations.sum_of_squares - 2.0 * linear + quadratic + offset
     cancelled = error < cancellation(observations, statistics) * observations.sum_of_squares
     if cancelled and codes is not None and not observations.sparse:
-        residuals_of = _residuals(observations, mean, intercept, codes)
-        error = sum(float(np.einsum("nd,nd->", part, part)) for part in residuals_of)
+        error = float(sums_of_squares(observations, mean, intercept, codes).sum())
     return max(error, 0.0)
 
 
@@ -298,7 +296,7 @@ def squared_errors(
     statistics: Statistics,
     mean: FloatArray,
     intercept: FloatArray,
-    codes: npt.NDArray[np.generic] | None = None,
+    codes: npt.NDArray[np.generic] | CodesElsewhere | None = None,
 ) -> FloatArray:
     """The `squared_error` of each column; where it would cancel is told column by column."""
     gram_mean = statistics.gram_times(observations.layout, mean)
@@ -312,10 +310,7 @@ def squared_errors(
     least = cancellation(observations, statistics) * observations.column_squares
     cancelled = np.flatnonzero(errors < least)
     if cancelled.size and codes is not None:
-        errors[cancelled] = sum(
-            np.einsum("nd,nd->d", residual, residual)
-            for residual in _residuals(observations, mean, intercept, codes, cancelled)
-        )
+        errors[cancelled] = sums_of_squares(observations, mean, intercept, codes, cancelled)
     return np.asarray(np.maximum(errors, 0.0))
 
 
@@ -333,13 +328,29 @@ def doubt_of_codes(
     return sums_by_column(statistics.doubt, observations.layout, mean**2)
 
 
-def _residuals(
+@runtime_checkable
+class CodesElsewhere(Protocol):
+    """Codes that are where their rows are, and not here."""
+
+    def sums_of_squares(
+        self, mean: FloatArray, intercept: FloatArray, positions: Any
+    ) -> FloatArray:
+        """As the function of this name."""
+        ...
+
+
+def sums_of_squares(
     observations: Observations,
     mean: FloatArray,
     intercept: FloatArray,
-    codes: npt.NDArray[np.generic],
+    codes: npt.NDArray[np.generic] | CodesElsewhere,
     positions: Any = slice(None),
-) -> Iterator[FloatArray]:
-    """One pass over X: residuals of pieces of the rows at some layout positions."""
+) -> FloatArray:
+    """One pass over X: squared residuals at some layout positions, summed over the rows."""
+    if isinstance(codes, CodesElsewhere):
+        return codes.sums_of_squares(mean, intercept, positions)
+    total = np.zeros(mean[:, positions].shape[1])
     for rows in ranges(observations.n_samples, ROWS_AT_ONCE):
-        yield residuals_of_rows(observations, mean, intercept, codes, rows, positions)[0]
+        residual, _ = residuals_of_rows(observations, mean, intercept, codes, rows, positions)
+        total += np.einsum("nd,nd->d", residual, residual)
+    return total

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +22,6 @@ FloatArray = npt.NDArray[np.float64]
 # Column groups narrower than this on average are gone through many at a time.
 NARROW_GROUP = 8
 COLUMNS_AT_ONCE = 256
-
-
-class SumsOfRows(NamedTuple):
-    """Z'Z, column sums of Z, Z'X and counts of some rows, X as it is and in the user's order."""
-
-    gram: FloatArray
-    totals: FloatArray
-    cross: npt.NDArray[Any]
-    counts: Any
 
 
 @dataclass
@@ -70,32 +61,25 @@ class Statistics:
 
         ``codes`` are expectations if there is a ``variance``.
         """
-        pieces = ranges(observations.n_samples, observations.piece_rows)
-        sums = (executor or Threads()).map(sums_of_rows, (observations, codes), pieces)
-        total = cls.summed(observations, codes.shape[1], sums)
+        total = cls.from_sums(observations, uncentred_sums(observations, codes, executor))
         if variance is not None:
             total.doubt = sum_by_group(observations, variance)
             total.add_to_diagonal(total.doubt)
         return total
 
     @classmethod
-    def summed(
-        cls, observations: Observations, n_components: int, sums: Iterable[SumsOfRows]
-    ) -> Statistics:
-        """From the sums of pieces of the rows, added up in the order in which they come."""
-        g, k, d = observations.layout.n_groups, n_components, observations.layout.n_columns
-        total = cls(
-            np.zeros((g, k, k)), np.zeros((g, k)), np.zeros((k, d)), np.zeros(k, dtype=np.int64)
-        )
-        for gram, totals, cross, counts in sums:
-            total.gram += gram
-            total.totals += totals
-            total.cross += cross
-            total.counts += counts
-        total.cross = observations.sums_in_units(total.cross) - centre_sums(
-            observations, total.totals
-        )
-        return total
+    def from_sums(cls, observations: Observations, sums: Statistics) -> Statistics:
+        """From `uncentred_sums` over all rows, which may have been added up elsewhere."""
+        centred = observations.sums_in_units(sums.cross) - centre_sums(observations, sums.totals)
+        return cls(sums.gram, sums.totals, centred, sums.counts)
+
+    def __iadd__(self, other: Statistics) -> Statistics:
+        """Add the sums over other rows, of codes that are known."""
+        self.gram += other.gram
+        self.totals += other.totals
+        self.cross += other.cross
+        self.counts += other.counts
+        return self
 
     def add_to_diagonal(self, doubt: FloatArray) -> None:
         """Make squares of expectations, or sums of them, expectations of squares."""
@@ -146,18 +130,46 @@ def sum_by_group(
     return np.asarray(total - missed)
 
 
-def sums_of_rows(task: tuple[Observations, npt.NDArray[np.generic]], rows: slice) -> SumsOfRows:
-    """The sums of some rows, by the codes of all."""
+def uncentred_sums(
+    observations: Observations,
+    codes: npt.NDArray[np.generic],
+    executor: Executor | None = None,
+) -> Statistics:
+    """One pass over X: sums as in `Statistics`, but of X as it is and in the user's order."""
+    pieces = ranges(observations.n_samples, observations.piece_rows)
+    sums = (executor or Threads()).map(sums_of_rows, (observations, codes), pieces)
+    return added_up(observations, codes.shape[1], sums)
+
+
+def added_up(
+    observations: Observations, n_components: int, sums: Iterable[Statistics]
+) -> Statistics:
+    """The sums of pieces of the rows, added up in the order in which they come."""
+    g, k, d = observations.layout.n_groups, n_components, observations.layout.n_columns
+    total = Statistics(
+        np.zeros((g, k, k)), np.zeros((g, k)), np.zeros((k, d)), np.zeros(k, dtype=np.int64)
+    )
+    for part in sums:
+        total += part
+    return total
+
+
+def sums_of_rows(task: tuple[Observations, npt.NDArray[np.generic]], rows: slice) -> Statistics:
+    """Those sums over some rows, by the codes of all."""
     observations, codes = task
     return sums_by_codes(observations, rows, observations.rows(rows), codes[rows])
 
 
 def sums_by_codes(
     observations: Observations, rows: slice, block: Any, codes: npt.NDArray[np.generic]
-) -> SumsOfRows:
-    """The sums of some rows, by their codes; ``block`` is their values."""
+) -> Statistics:
+    """Those sums over some rows by their codes; ``block`` is their values.
+
+    Z'Z and column sums of Z are one for all groups if they can be.
+    """
     gram, totals = code_sums(observations, rows, codes)
-    return SumsOfRows(gram, totals, data_sums(block, codes), np.count_nonzero(codes, axis=0))
+    cross: Any = data_sums(block, codes)
+    return Statistics(gram, totals, cross, np.count_nonzero(codes, axis=0))
 
 
 def times_by_group(matrices: FloatArray, layout: Layout, factors: FloatArray) -> FloatArray:

@@ -34,7 +34,7 @@ from ibp.methods.meibp.row_search import (
     search_again,
 )
 from ibp.methods.row_forms import SearchForms, gaps_of
-from ibp.model.statistics import Statistics, SumsOfRows, sums_by_codes
+from ibp.model.statistics import Statistics, added_up, sums_by_codes
 from ibp.parallel import Executor, map_until, ranges
 from ibp.submodular import OPTIMIZERS
 from ibp.submodular.batch import EXACT
@@ -62,10 +62,10 @@ ROWS_WITH_LISTS = 32
 MOST_KNOWN_CODES = 1024
 
 
-def some_codes(assignments: Codes) -> Codes:
+def some_codes(assignments: Any) -> Codes:
     """Codes that rows have, each of them once: all, or some of them spread over the rows."""
     step = -(-assignments.shape[0] // MOST_KNOWN_CODES)
-    return np.unique(assignments[:: max(step, 1)], axis=0)
+    return np.unique(np.asarray(assignments[:: max(step, 1)]), axis=0)
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class FrozenModel:
         n_rows, n_components = observations.n_samples, self.counts.size
         chosen = new_codes(n_rows, n_components)
 
-        def placed() -> Iterator[SumsOfRows]:
+        def placed() -> Iterator[Statistics]:
             task = self.task(observations)
             pieces = ranges(n_rows, observations.piece_rows)
             for rows, (bits, sums) in map_until(
@@ -137,7 +137,8 @@ class FrozenModel:
 
         with single_threaded_blas():  # rows without a feature add nothing
             of_rows = placed() if n_components and n_rows else ()
-            return chosen, Statistics.summed(observations, n_components, of_rows)
+            total = added_up(observations, n_components, of_rows)
+        return chosen, Statistics.from_sums(observations, total)
 
     def task(
         self, observations: Observations, start: Codes | None = None, *, with_losses: bool = False
@@ -251,7 +252,7 @@ def assign_piece(task: AssignmentTask, rows: slice) -> tuple[Codes, FloatArray]:
     return outcome.chosen, outcome.losses
 
 
-def assign_and_sum_piece(task: AssignmentTask, rows: slice) -> tuple[Codes, SumsOfRows]:
+def assign_and_sum_piece(task: AssignmentTask, rows: slice) -> tuple[Codes, Statistics]:
     """Assignments of some rows and the sums that they give."""
     observations = task.forms.observations
     block = observations.rows(rows)

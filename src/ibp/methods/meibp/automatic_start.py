@@ -15,12 +15,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
 
+from ibp.data import Observations
 from ibp.methods.context import Context
 from ibp.methods.meibp.assign import FrozenModel
 from ibp.methods.meibp.moves.base import worthwhile
@@ -28,7 +29,7 @@ from ibp.methods.meibp.moves.growth import grow_once
 from ibp.methods.meibp.random_start import RandomStart
 from ibp.methods.meibp.start import Start, StartingPoint
 from ibp.methods.meibp.state import MEIBPState
-from ibp.model import Factors
+from ibp.model import AnyHyperparameters, Factors, Intercept, Statistics
 from ibp.starts.spectral import SpectralCodes, spectral_codes
 from ibp.starts.uniqueness import directions_above_noise
 
@@ -64,7 +65,7 @@ class CodesStart:
         """A starting point."""
         observations = context.observations
         k, d = self.assignments.shape[1], observations.n_features
-        state = MEIBPState.from_parts(
+        state = method.state_kind.from_parts(
             context,
             self.assignments.copy(),  # the state changes it, and the next restart begins here too
             Factors.from_parameters(np.zeros((k, d)), method.hyperparameters.factor_std),
@@ -102,17 +103,19 @@ class SampledStart(ABC):
 
     def draw(self, method: MEIBPMethod, context: Context) -> StartingPoint:
         """A starting point."""
-        n_samples = context.observations.n_samples
-        most = self.most_components(n_samples)
+        trial = self.best_trial(method, context)
+        assert trial.best is not None
+        return point_of(trial.best) if trial.has_all_rows else extended(method, trial, context)
+
+    def best_trial(self, method: MEIBPMethod, context: Context) -> Trial:
+        """Short runs on a sample that is large enough, the best of which is a start."""
+        most = self.most_components(context.observations.n_samples)
         trial = Trial.on_sample(method, context, most)
         wanted = self.compete(trial, min(most, trial.context.observations.n_samples))
         while wanted is not None:  # the sample shows more than it can tell apart
             trial = Trial.on_sample(method, context, wanted)
             wanted = self.compete(trial, wanted)
-        assert trial.best is not None
-        if trial.context.observations.n_samples == n_samples:
-            return point_of(trial.best)
-        return extended(method, trial, context)
+        return trial
 
     @abstractmethod
     def compete(self, trial: Trial, most: int) -> int | None:
@@ -189,8 +192,16 @@ class AlternatingStart:
 
     def draw(self, method: MEIBPMethod, context: Context) -> StartingPoint:
         """A starting point."""
+        return self.kind(context).draw(method, context)
+
+    def best_trial(self, method: MEIBPMethod, context: Context) -> Trial:
+        """As that of the start whose turn it is."""
+        return self.kind(context).best_trial(method, context)
+
+    def kind(self, context: Context) -> SampledStart:
+        """The start whose turn it is."""
         kind = AutomaticStart if context.restart % 2 else SampledRandomStart
-        return kind(self.n_components).draw(method, context)
+        return kind(self.n_components)
 
 
 def describe(codes: SpectralCodes) -> tuple[int, bool]:
@@ -306,27 +317,72 @@ def sample_rows(
     return np.sort(rng.choice(n_samples, n_rows, replace=False)).astype(np.int64)
 
 
-def extended(method: MEIBPMethod, trial: Trial, context: Context) -> StartingPoint:
-    """The features that a trial found in a sample, assigned to all rows."""
-    observations, sample, state = context.observations, trial.context.observations, trial.best
-    assert state is not None
+class Learned(Protocol):
+    """What rows are placed by, in units of the columns and layout order."""
+
+    @property
+    def factors(self) -> Factors:
+        """q(A)."""
+        ...
+
+    @property
+    def intercept(self) -> Intercept:
+        """q(b)."""
+        ...
+
+    @property
+    def hyperparameters(self) -> AnyHyperparameters:
+        """The other factors of q."""
+        ...
+
+
+def frozen_at(
+    method: MEIBPMethod,
+    sample: Observations,
+    state: Learned,
+    counts: npt.NDArray[np.int64],
+    n_samples: int,
+) -> FrozenModel:
+    """What places rows by features that were learned, and that some of so many rows have.
+
+    The ``sample`` has the layout and the units of what was learned.
+    """
     factors, unit = state.factors, sample.unit
     noise_std = state.hyperparameters.noise_std
-    frozen = FrozenModel(
+    return FrozenModel(
         mean=sample.layout.restore(factors.mean * unit),
         variance=sample.layout.restore(factors.variance * unit**2),
         offset=sample.layout.restore(sample.centre + state.intercept.mean * unit),
-        counts=state.statistics.counts,
-        n_samples=sample.n_samples,
+        counts=counts,
+        n_samples=n_samples,
         noise_std=sample.layout.restore(noise_std * unit) if sample.has_units else noise_std,
         optimizer=method.optimizer,
         thorough=method.row_start == "current",
         node_budget=TRIAL_BUDGET,
         search_again=False,
     )
+
+
+def extended(method: MEIBPMethod, trial: Trial, context: Context) -> StartingPoint:
+    """The features that a trial found in a sample, assigned to all rows."""
+    observations, sample, state = context.observations, trial.context.observations, trial.best
+    assert state is not None
+    frozen = frozen_at(method, sample, state, state.statistics.counts, sample.n_samples)
     assignments, statistics = frozen.assign_and_sum(
         observations, context.executor, should_stop=context.should_stop
     )
+    return moved_to(observations, sample, state, assignments, statistics)
+
+
+def moved_to(
+    observations: Observations,
+    sample: Observations,
+    state: MEIBPState,
+    assignments: Any,
+    statistics: Statistics | None = None,
+) -> StartingPoint:
+    """What was found in a sample, with assignments of all rows and their sums, if known."""
+    factors = state.factors
 
     def relaid(by_position: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return observations.layout.arrange(sample.layout.restore(by_position))

@@ -12,7 +12,7 @@ Pieces of a block are of fixed size and are summed in order: the number of threa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -23,7 +23,7 @@ from ibp.data import Observations
 from ibp.kernels.block_rows import SMALLEST_BUDGET
 from ibp.kernels.column_hashes import flip_hashes
 from ibp.kernels.exact_rows import visit_rows
-from ibp.kernels.records import ExactSearch, Outcome
+from ibp.kernels.records import ExactSearch, Outcome, RowContext
 from ibp.methods.context import Context
 from ibp.methods.meibp.row_search import SearchedRows, improve, search_again
 from ibp.methods.meibp.state import MEIBPState
@@ -170,6 +170,36 @@ class ImprovedRows(NamedTuple):
     failed_searches: Codes | None
 
 
+@dataclass
+class ImprovedBlock:
+    """What became of a block: sums over its pieces, and the pieces that changed anything."""
+
+    change: Change
+    gain: float
+    n_proven: int
+    pieces: list[ImprovedRows]
+
+    @classmethod
+    def of(cls, pieces: Iterable[ImprovedRows], failed_searches: Codes) -> ImprovedBlock:
+        """Sum up pieces in their order; writes down how often searches have failed."""
+        block = cls(Change(), 0.0, 0, [])
+        for piece in pieces:
+            block.gain += piece.gain
+            block.n_proven += piece.n_proven
+            if piece.failed_searches is not None:
+                failed_searches[piece.rows] = piece.failed_searches
+            if piece.changed.size:
+                block.change += piece.change
+                block.pieces.append(piece)
+        return block
+
+    def changed_rows(self) -> tuple[IntArray, Codes, Codes]:
+        """The rows that changed, of which there is one at least: numbers, old and new codes."""
+        parts = zip(*((piece.changed, piece.old, piece.new) for piece in self.pieces), strict=True)
+        changed, old, new = (np.concatenate(part) for part in parts)
+        return changed, old, new
+
+
 def update_block(
     settings: RowSettings, context: Context, state: MEIBPState, forms: SearchForms, rows: Any
 ) -> tuple[int, int]:
@@ -180,25 +210,14 @@ def update_block(
     counts = state.statistics.counts
     owns_a_feature = np.asarray(state.assignments[numbers][:, counts == 1].any(axis=1))
     log_odds = tangent_log_odds(counts, context.observations.n_samples)
-    total, gain = Change(), 0.0
-    pieces: list[ImprovedRows] = []
-    n_proven = 0
-    for piece in improve_block(settings, context, state, forms, rows, owns_a_feature, log_odds):
-        gain += piece.gain
-        n_proven += piece.n_proven
-        if piece.failed_searches is not None:
-            state.failed_searches[piece.rows] = piece.failed_searches
-        if piece.changed.size:
-            total += piece.change
-            pieces.append(piece)
-    n_changed = 0
-    if pieces:
-        changed = np.concatenate([piece.changed for piece in pieces])
-        old = np.concatenate([piece.old for piece in pieces])
-        new = np.concatenate([piece.new for piece in pieces])
-        if not accept(settings, state, changed, old, new, gain, log_odds):
+    improved = improve_block(settings, context, state, forms, rows, owns_a_feature, log_odds)
+    block = ImprovedBlock.of(improved, state.failed_searches)
+    n_changed, n_proven = 0, block.n_proven
+    if block.pieces:
+        changed, old, new = block.changed_rows()
+        if not accept(settings, state, changed, old, new, block.gain, log_odds):
             return visit_one_by_one(settings, context, state, forms, numbers)
-        apply_change(context.observations, state, total)
+        apply_change(context.observations, state, block.change)
         n_changed = int((old != new).sum())
     if owns_a_feature.any():
         more_changed, more_proven = visit_one_by_one(
@@ -310,19 +329,35 @@ def accept(
 
     ``gain`` is the sum of the rows' gains with the tangent in place of the count term.
     """
-    statistics = state.statistics
     step = new.sum(axis=0, dtype=np.int64) - old.sum(axis=0, dtype=np.int64)
     column_hash = state.column_hash.copy()
     flip_hashes(changed, old, new, column_hash)
-    before = log_prior_of(settings.prior, state, statistics.counts, state.column_hash)
-    after = log_prior_of(settings.prior, state, statistics.counts + step, column_hash)
-    assumed = float(log_odds @ step)
-    if after - before + gain - assumed < -ROUNDING * (abs(before) + abs(gain) + abs(assumed)):
+    if would_fall(settings, state, step, column_hash, gain, log_odds):
         return False
     state.assignments[changed] = new
     state.column_hash[:] = column_hash
-    statistics.counts += step
+    state.statistics.counts += step
     return True
+
+
+def would_fall(
+    settings: RowSettings,
+    state: MEIBPState,
+    step: IntArray,
+    column_hash: npt.NDArray[np.uint64],
+    gain: float,
+    log_odds: FloatArray,
+) -> bool:
+    """Whether the bound would fall if counts changed by ``step``, and columns had these hashes.
+
+    ``gain`` is the sum of the rows' gains with the tangent in place of the count term.
+    """
+    counts = state.statistics.counts
+    before = log_prior_of(settings.prior, state, counts, state.column_hash)
+    after = log_prior_of(settings.prior, state, counts + step, column_hash)
+    assumed = float(log_odds @ step)
+    allowed = ROUNDING * (abs(before) + abs(gain) + abs(assumed))
+    return bool(after - before + gain - assumed < -allowed)
 
 
 def log_prior_of(
@@ -351,30 +386,59 @@ def visit_one_by_one(
     settings: RowSettings, context: Context, state: MEIBPState, forms: SearchForms, rows: IntArray
 ) -> tuple[int, int]:
     """Optimise rows one after another with the exact objective; q(A) stays."""
-    observations = context.observations
     n_changed, n_proven = 0, 0
+    visit = Visit(forms, state.row_context(), exact_search(settings, state))
     for part in ranges(rows.size, ROWS_ONE_BY_ONE):
         which = rows[part]
-        block = observations.rows(which)
-        form_of_row, own_forms, prepared = forms.one_each(which)
-        products = np.asarray(block @ forms.components.T)
-        old = state.assignments[which]
-        new = old.copy()
-        changed, proven = visit_rows(
-            which,
-            np.multiply(products, own_forms.scale, dtype=np.float64)
-            - own_forms.constant[form_of_row],
-            form_of_row,
-            own_forms.quadratic,
-            prepared,
-            new,
-            state.row_context(),
-            exact_search(settings, state),
-            settings.uniforms(context.rng, which.size, state.n_components),
-        )
-        n_changed += changed
-        n_proven += proven
-        if changed:
-            state.assignments[which] = new
-            apply_change(observations, state, change_of(observations, which, block, old, new))
+        uniforms = settings.uniforms(context.rng, which.size, state.n_components)
+        visited = visit_some(visit, which, which, state.assignments[which], uniforms)
+        n_changed += visited.n_changed
+        n_proven += visited.n_proven
+        if visited.n_changed:
+            state.assignments[which] = visited.codes
+            apply_change(context.observations, state, visited.change)
     return n_changed, n_proven
+
+
+class Visit(NamedTuple):
+    """What rows that are visited one by one are searched with; counts and hashes go along."""
+
+    forms: SearchForms
+    row_context: RowContext
+    search: ExactSearch
+
+
+class VisitedRows(NamedTuple):
+    """What became of rows that were visited one by one."""
+
+    codes: Codes
+    change: Change
+    n_changed: int
+    n_proven: int
+
+
+def visit_some(
+    visit: Visit, rows: IntArray, numbers: IntArray, old: Codes, uniforms: FloatArray | None
+) -> VisitedRows:
+    """Optimise a few rows one after another, with counts and hashes as they come to be.
+
+    ``numbers`` are those that the rows have among all, if the observations are not of all.
+    """
+    observations, forms = visit.forms.observations, visit.forms
+    block = observations.rows(rows)
+    form_of_row, own_forms, prepared = forms.one_each(rows)
+    products = np.asarray(block @ forms.components.T)
+    new = old.copy()
+    n_changed, n_proven = visit_rows(
+        numbers,
+        np.multiply(products, own_forms.scale, dtype=np.float64) - own_forms.constant[form_of_row],
+        form_of_row,
+        own_forms.quadratic,
+        prepared,
+        new,
+        visit.row_context,
+        visit.search,
+        uniforms,
+    )
+    change = change_of(observations, rows, block, old, new) if n_changed else Change()
+    return VisitedRows(new, change, n_changed, n_proven)

@@ -24,7 +24,7 @@ from ibp.methods.meibp.blocks import exact_search, update_block
 from ibp.methods.meibp.moves.base import Move, worthwhile
 from ibp.methods.meibp.moves.schedule import MOVES, Tried, moves_left, take_over, try_next
 from ibp.methods.meibp.row_search import FEW_CODES, SECOND_CODES
-from ibp.methods.meibp.start import Start
+from ibp.methods.meibp.start import Start, StartingPoint
 from ibp.methods.meibp.state import MEIBPState, by_column
 from ibp.model import AnyHyperparameters, Bound, Evidence, Factors, Intercept, first_intercept
 from ibp.model.ibp_prior import SHIFTED, EquivalenceClasses
@@ -81,13 +81,18 @@ class MEIBPMethod:
     tol: float = 1e-3  # the part of what is gained so far that another round of moves is worth
 
     climbs: ClassVar[bool] = True
+    state_kind: ClassVar[type[MEIBPState]] = MEIBPState
     kinds_of_moves: ClassVar[tuple[Move, ...]] = MOVES  # in the order in which they are tried
 
     def init(self, context: Context) -> MEIBPState:
         """Draw the start, drop what is empty and update q(A) once."""
-        observations = context.observations
         point = self.start.draw(self, context)
-        state = MEIBPState.from_parts(
+        return self.begin(context, point)
+
+    def begin(self, context: Context, point: StartingPoint) -> MEIBPState:
+        """The state at a starting point."""
+        observations = context.observations
+        state = self.state_kind.from_parts(
             context,
             point.assignments,
             Factors.from_parameters(point.location, point.scale),
@@ -114,6 +119,10 @@ class MEIBPMethod:
         if self.block_size != "auto":
             return int(self.block_size)
         return int(np.clip(n_samples // BLOCKS_AT_FIRST, SMALLEST_BLOCK, LARGEST_BLOCK))
+
+    def largest_block(self, context: Context) -> int:
+        """Rows per block in sweeps that change little."""
+        return LARGEST_BLOCK
 
     def step(self, context: Context, state: MEIBPState) -> SweepRecord:
         """One sweep, as `improve` makes it; then a move if there was little to improve.
@@ -173,7 +182,7 @@ class MEIBPMethod:
             state.recount(context)
         quiet = n_changed < QUIET * state.assignments.size
         if quiet and self.block_size == "auto" and rows is None:
-            state.block_size = min(2 * state.block_size, LARGEST_BLOCK)
+            state.block_size = min(2 * state.block_size, self.largest_block(context))
         if self.row_start == "current" and (quiet or state.n_sweeps > SWEEPS_BEFORE_REMOVALS):
             n_changed += self.remove_features(context, state)
         if rows is None:
@@ -361,9 +370,9 @@ class MEIBPMethod:
         Z is not at rest as long as a search with the full budget might move it.
         """
         held_back = self.budget(state) < self.full_budget(state)
-        held_back = held_back or bool(state.failed_searches.any())
+        held_back = held_back or state.has_failures
         state.full_budget = True
-        state.failed_searches[:] = 0
+        state.forget_failures()
         return held_back and self.optimizer == "exact"
 
     def look_again(self, context: Context, state: MEIBPState) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ class StartingPoint:
     statistics of the assignments are there if the start has summed them up, and change with them.
     """
 
-    assignments: npt.NDArray[np.uint8]
+    assignments: Any  # (N, K), zeros and ones
     location: FloatArray
     scale: FloatArray
     intercept: Intercept | None = None

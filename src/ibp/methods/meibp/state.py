@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from ibp.data import Observations
 from ibp.kernels import factors as factor_kernels
 from ibp.kernels.column_hashes import column_hashes
 from ibp.kernels.records import (
@@ -30,6 +32,11 @@ FloatArray = npt.NDArray[np.float64]
 # q(A) is updated in so many pieces, none of fewer columns.
 PIECES, SMALLEST_PIECE = 8, 256
 ENTROPIES_AT_ONCE = 1 << 15
+# Rows whose residuals are in memory together when codes follow from them.
+ROWS_BY_ROWS = 256
+# Columns of codes from rows of Z; and from observations, codes, a task and some rows.
+ColumnsOf = Callable[..., npt.NDArray[Any]]
+PlaceRows = Callable[[Any, Any, Any, slice], npt.NDArray[Any]]
 
 
 @dataclass
@@ -113,8 +120,9 @@ class MEIBPState(State):
         """What factors are multiplied by: Z."""
         return self.assignments
 
-    def add_codes(self, context: Context, added: npt.NDArray[np.uint8]) -> None:
+    def add_codes(self, context: Context, codes: Any) -> None:
         """Add columns to Z; their factors are the caller's business."""
+        added = np.ascontiguousarray(codes, dtype=np.uint8)
         self.assignments = joined(self.assignments, added)
         self.column_hash = np.concatenate([self.column_hash, column_hashes(added)])
         self.recount(context)
@@ -126,10 +134,50 @@ class MEIBPState(State):
         self.statistics = self.statistics.select(keep)
         self.factors = self.factors.select(keep)
 
+    def derived_codes(self, columns_of: ColumnsOf, *arguments: Any) -> Any:
+        """Columns of codes that follow from Z row by row: ``columns_of(z, *arguments)``."""
+        return columns_of(self.assignments, *arguments)
+
+    def codes_by_rows(self, context: Context, work: PlaceRows, task: Any) -> Any:
+        """Columns of codes that follow from rows of X and of Z, a piece of the rows at a time.
+
+        ``work(observations, codes, task, rows)`` gives those of some rows.
+        """
+        pieces = ranges(context.observations.n_samples, ROWS_BY_ROWS)
+        everything = (work, context.observations, self.codes, task)
+        return np.concatenate(list(context.executor.map(_codes_of_piece, everything, pieces)))
+
+    def rows_present(self, context: Context) -> tuple[int, int]:
+        """The number of the first row that can be looked at, and that after the last."""
+        return 0, context.observations.n_samples
+
+    def rows_at_hand(
+        self, context: Context, rows: npt.NDArray[np.int64]
+    ) -> tuple[Observations, npt.NDArray[Any], npt.NDArray[np.int64]]:
+        """Observations and codes among which some rows are, and where they are."""
+        return context.observations, self.codes, rows
+
+    def rows_with(self, features: npt.ArrayLike) -> npt.NDArray[np.int64] | None:
+        """The rows that have any of some features; None, for all, where it takes long to know."""
+        return np.flatnonzero(self.assignments[:, np.asarray(features)].any(axis=1))
+
+    def kept_assignments(self) -> Any:
+        """Z as a fitted model keeps it."""
+        return self.assignments
+
+    def forget_failures(self) -> None:
+        """Let searches that have failed have their whole budget."""
+        self.failed_searches[:] = 0
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether a row has less than its whole budget because its searches failed."""
+        return bool(self.failed_searches.any())
+
     def begin_again(self) -> None:
         """Let budgets of searches grow anew, as from a start."""
         self.n_sweeps, self.full_budget = 0, False
-        self.failed_searches[:] = 0
+        self.forget_failures()
 
     def drop_empty(self) -> None:
         """Drop the features that no row has."""
@@ -226,6 +274,12 @@ class MEIBPState(State):
             variance=self.factors.variance,
             offset=self.intercept.mean,
         )
+
+
+def _codes_of_piece(task: tuple[PlaceRows, Any, Any, Any], rows: slice) -> npt.NDArray[Any]:
+    """Codes of some rows."""
+    work, observations, codes, rest = task
+    return work(observations, codes, rest, rows)
 
 
 class FactorTask(NamedTuple):

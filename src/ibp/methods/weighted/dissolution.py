@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ibp.kernels.column_hashes import column_hashes
 from ibp.kernels.nonnegative_coordinates import descend
 from ibp.methods.context import Context
-from ibp.methods.meibp.moves.base import Proposal, rows_with
+from ibp.methods.meibp.moves.base import Proposal
 from ibp.methods.meibp.moves.residuals import residual_unit
 from ibp.methods.weighted.spread import learn_spreads
 from ibp.methods.weighted.state import WeightedState
@@ -50,7 +50,7 @@ class Dissolution:
     def proposals(self, method: MEIBPMethod, context: Context, state: Any) -> Iterator[Proposal]:
         """The features that others come closest to, one at a time."""
         for sum_of_others in sums_of_others(state)[:ONE_BY_ONE]:
-            rows = rows_with(state, [sum_of_others.feature])
+            rows = state.rows_with([sum_of_others.feature])
             yield Proposal(dissolved(context, state, sum_of_others), rows)
 
 
@@ -90,7 +90,7 @@ def dissolved(context: Context, state: WeightedState, whole: Sum) -> WeightedSta
     changed.column_hash = column_hashes(changed.assignments)
     changed.recount(context)
     changed.keep(np.arange(state.n_components) != whole.feature)
-    changed.failed_searches[:] = 0
+    changed.forget_failures()
     changed.refresh(context)
     learn_spreads(context, changed)
     return changed

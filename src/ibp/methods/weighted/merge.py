@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ibp.methods.context import Context
-from ibp.methods.meibp.moves.base import Proposal, attempt, disjoint, rows_with, worthwhile
+from ibp.methods.meibp.moves.base import Proposal, attempt, disjoint, worthwhile
 from ibp.methods.meibp.moves.changes import NewFactors, with_new_features
 from ibp.methods.meibp.moves.merge import alike_pairs
 from ibp.methods.meibp.moves.residuals import residual_unit
@@ -47,7 +47,7 @@ class WeightedMerge:
         groups = [several[: int(part * len(several))] for part in PARTS]
         groups = [group for group in groups if len(group) > 1]
         for group in groups + [[(int(i), int(j))] for i, j in pairs[: self.one_by_one]]:
-            yield Proposal(merged(context, state, group), rows_with(state, np.ravel(group)))
+            yield Proposal(merged(context, state, group), state.rows_with(np.ravel(group)))
 
 
 def merge_shades(method: MEIBPMethod, context: Context, state: Any) -> Any:

@@ -63,8 +63,9 @@ class WeightedState(MEIBPState):
         super().keep(keep)
         self.weights = self.weights.select(keep)
 
-    def add_codes(self, context: Context, added: npt.NDArray[np.uint8]) -> None:
+    def add_codes(self, context: Context, codes: Any) -> None:
         """Add features that rows have or lack: weights of one, until they are learned."""
+        added = np.ascontiguousarray(codes, dtype=np.uint8)
         self.assignments = joined(self.assignments, added)
         self.column_hash = np.concatenate([self.column_hash, column_hashes(added)])
         old, new = self.weights, Weights.ones(added, self.weights.mean.dtype)

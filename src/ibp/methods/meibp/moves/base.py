@@ -124,11 +124,6 @@ def settling_little(method: MEIBPMethod) -> MEIBPMethod:
     return replace(method, settling_updates=min(method.settling_updates, UPDATES_AT_REST))
 
 
-def rows_with(state: MEIBPState, features: npt.ArrayLike) -> IntArray:
-    """The rows that have any of some features."""
-    return np.flatnonzero(state.assignments[:, np.asarray(features)].any(axis=1))
-
-
 def disjoint(pairs: npt.NDArray[np.int64], most: int) -> list[tuple[int, int]]:
     """The first so many pairs that have no feature in common with one before."""
     taken: set[int] = set()

@@ -9,26 +9,24 @@ have answered, so that a batch is judged when it has settled and what does not p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ibp.data import Observations
 from ibp.methods.context import Context
 from ibp.methods.meibp.moves.base import Proposal
 from ibp.methods.meibp.moves.changes import NewFactors, with_new_features, with_noise_times
 from ibp.methods.meibp.moves.new_features import Candidates, FeaturePrior, best_together, place
 from ibp.methods.meibp.moves.residuals import (
-    PIECE_ROWS,
     Residuals,
     ResidualTask,
     residual_piece,
-    residual_task,
     residual_unit,
     residuals,
 )
 from ibp.methods.meibp.state import MEIBPState
-from ibp.parallel import ranges
 from ibp.starts.spectral import spectral_codes
 
 if TYPE_CHECKING:
@@ -133,22 +131,32 @@ def worst_rows(left: Residuals, most: int) -> npt.NDArray[np.bool_]:
 class PlacingTask(NamedTuple):
     """What pieces of rows need to know to be placed."""
 
-    residuals: ResidualTask
+    mean: npt.NDArray[np.float64]
+    intercept: npt.NDArray[np.float64]
+    unit: npt.NDArray[np.float64]
     prior: FeaturePrior
     found: Candidates
     share: npt.NDArray[np.float64]
 
 
-def place_all(
-    context: Context, state: MEIBPState, prior: FeaturePrior, found: Candidates
-) -> npt.NDArray[np.bool_]:
+def place_all(context: Context, state: MEIBPState, prior: FeaturePrior, found: Candidates) -> Any:
     """Features that were found in some rows, for all rows."""
-    task = PlacingTask(residual_task(context, state), prior, found, found.codes.mean(axis=0))
-    pieces = ranges(context.observations.n_samples, PIECE_ROWS)
-    return np.concatenate(list(context.executor.map(place_piece, task, pieces)))
+    share = found.codes.mean(axis=0)
+    task = PlacingTask(
+        state.factors.mean,
+        state.intercept.mean,
+        residual_unit(state),
+        prior,
+        found._replace(codes=found.codes[:0]),  # rows have no use for those of others
+        share,
+    )
+    return state.codes_by_rows(context, place_rows, task)
 
 
-def place_piece(task: PlacingTask, rows: slice) -> npt.NDArray[np.bool_]:
+def place_rows(
+    observations: Observations, codes: npt.NDArray[Any], task: PlacingTask, rows: slice
+) -> npt.NDArray[np.bool_]:
     """Which new features some rows have."""
-    y, observed = residual_piece(task.residuals, rows)
+    left = ResidualTask(observations, task.mean, task.intercept, codes, task.unit)
+    y, observed = residual_piece(left, rows)
     return place(y, observed, task.prior, task.found, task.share)

@@ -31,7 +31,7 @@ def with_noise_times(hyperparameters: Any, factor: float) -> Any:
 def with_new_features(
     context: Context,
     state: MEIBPState,
-    codes: npt.NDArray[np.generic],
+    codes: Any,
     factors: NewFactors,
     keep: npt.NDArray[np.bool_] | None = None,
 ) -> MEIBPState:
@@ -39,7 +39,6 @@ def with_new_features(
     changed = state.copy_but_assignments()
     if keep is not None and not keep.all():
         changed.keep(keep)
-    added = np.ascontiguousarray(codes, dtype=np.uint8)
     old, new = changed.factors, Factors.from_parameters(*factors)
     changed.factors = Factors(
         *(
@@ -47,7 +46,7 @@ def with_new_features(
             for part in ("location", "scale", "mean", "variance")
         )
     )
-    changed.add_codes(context, added)
-    changed.failed_searches[:] = 0
+    changed.add_codes(context, codes)
+    changed.forget_failures()
     changed.drop_empty()
     return changed

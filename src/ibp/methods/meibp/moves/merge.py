@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibp.methods.context import Context
-from ibp.methods.meibp.moves.base import Proposal, disjoint, rows_with
+from ibp.methods.meibp.moves.base import Proposal, disjoint
 from ibp.methods.meibp.moves.changes import NewFactors, with_new_features
 from ibp.methods.meibp.moves.residuals import residual_unit
 from ibp.methods.meibp.state import MEIBPState
@@ -38,7 +38,7 @@ class Merge:
         several = disjoint(pairs, max(1, int(PART * state.n_components)))
         groups = [several] if len(several) > 1 else []
         for group in groups + [[(int(i), int(j))] for i, j in pairs[:ONE_BY_ONE]]:
-            yield Proposal(merged(context, state, group), rows_with(state, np.ravel(group)))
+            yield Proposal(merged(context, state, group), state.rows_with(np.ravel(group)))
 
 
 def alike_pairs(state: MEIBPState) -> npt.NDArray[np.int64]:
@@ -79,5 +79,12 @@ def merged(context: Context, state: MEIBPState, pairs: list[tuple[int, int]]) ->
     share = weight[first] / (weight[first] + weight[second])
     location = share * state.factors.mean[first] + (1.0 - share) * state.factors.mean[second]
     scale = np.minimum(state.factors.scale[first], state.factors.scale[second])
-    codes = state.assignments[:, first] | state.assignments[:, second]
+    codes = state.derived_codes(either, first, second)
     return with_new_features(context, state, codes, NewFactors(location, scale), keep)
+
+
+def either(
+    z: npt.NDArray[np.uint8], first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint8]:
+    """Which rows have the first or the second of each pair of features."""
+    return np.asarray(z[:, first] | z[:, second])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from ibp.methods.context import Context
-from ibp.methods.meibp.moves.base import Proposal, rows_with
+from ibp.methods.meibp.moves.base import Proposal
 from ibp.methods.meibp.state import MEIBPState
 from ibp.model.intercept import LearnedIntercept
 
@@ -42,7 +42,7 @@ class Removal:
         several = weakest[: max(1, int(PART * state.n_components))]
         groups = [several] if several.size > 1 else []
         for dropped in groups + [weakest[i : i + 1] for i in range(min(ONE_BY_ONE, weakest.size))]:
-            rows = rows_with(state, dropped)
+            rows = state.rows_with(dropped)
             changed = state.copy_but_assignments()
             changed.keep(~np.isin(np.arange(state.n_components), dropped))
             yield Proposal(changed, rows)

@@ -62,17 +62,6 @@ class ResidualTask(NamedTuple):
     unit: FloatArray
 
 
-def residual_task(context: Context, state: MEIBPState) -> ResidualTask:
-    """For the residuals of a state as it is."""
-    return ResidualTask(
-        context.observations,
-        state.factors.mean,
-        state.intercept.mean,
-        state.codes,
-        residual_unit(state),
-    )
-
-
 def residual_unit(state: MEIBPState) -> FloatArray:
     """The standard deviation of each column's noise, in units of the columns."""
     precision = state.hyperparameters.noise_precision.mean
@@ -93,14 +82,20 @@ def residuals(context: Context, state: MEIBPState) -> Residuals:
     observations = context.observations
     n, d = observations.n_samples, observations.n_features
     n_sampled = max(LEAST_ROWS, SAMPLED_ENTRIES // max(d, 1))
-    rows = np.arange(n)
-    if n * d > MOST_ENTRIES and n > n_sampled:
-        rows = np.sort(context.rng.choice(n, n_sampled, replace=False))
-    pieces = [rows[part] for part in ranges(rows.size, PIECE_ROWS)]
+    first, last = state.rows_present(context)
+    if (last - first) * d > MOST_ENTRIES and last - first > n_sampled:
+        rows = first + np.sort(context.rng.choice(last - first, n_sampled, replace=False))
+    else:
+        rows = np.arange(first, last)
+    at_hand, codes, places = state.rows_at_hand(context, rows)
+    task = ResidualTask(
+        at_hand, state.factors.mean, state.intercept.mean, codes, residual_unit(state)
+    )
+    pieces = [places[part] for part in ranges(rows.size, PIECE_ROWS)]
     # Single precision does, as far as it reaches: what is found here only makes a proposal.
     values = np.empty((rows.size, d), dtype=np.float32)
     observed = None if observations.complete else np.ones((rows.size, d), dtype=np.float32)
-    made = context.executor.map(residual_piece, residual_task(context, state), pieces)
+    made = context.executor.map(residual_piece, task, pieces)
     for part, (block, seen) in zip(ranges(rows.size, PIECE_ROWS), made, strict=True):
         values[part] = np.clip(block, -LARGEST, LARGEST)
         if observed is not None and seen is not None:

@@ -100,7 +100,7 @@ def finish(method: MEIBPMethod, context: Context, state: MEIBPState) -> None:
     if state.n_components == method.limit:
         state.limit_gain = gain_of_one_more(method, context, state)
     state.n_changed = -1
-    state.failed_searches[:] = 0
+    state.forget_failures()
 
 
 def gain_of_one_more(method: MEIBPMethod, context: Context, state: MEIBPState) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibp.methods.context import Context
-from ibp.methods.meibp.moves.base import Proposal, rows_with
+from ibp.methods.meibp.moves.base import Proposal
 from ibp.methods.meibp.moves.changes import NewFactors, with_new_features
 from ibp.methods.meibp.moves.residuals import Residuals, residual_unit, residuals
 from ibp.methods.meibp.state import MEIBPState
@@ -59,7 +59,7 @@ class Split:
         several = found[: max(1, int(PART * state.n_components))]
         groups = [several] if len(several) > 1 else []
         for group in groups + [[half] for half in found[:ONE_BY_ONE]]:
-            rows = rows_with(state, [half.feature for half in group])
+            rows = state.rows_with([half.feature for half in group])
             yield Proposal(divided(context, state, group), rows)
 
 

@@ -71,11 +71,18 @@ def turned(context: Context, state: MEIBPState, pairs: list[tuple[int, int]]) ->
     """A state in which the first of each pair has been turned round within the second."""
     v, u = np.array(pairs).T
     keep = ~np.isin(np.arange(state.n_components), np.ravel(pairs))
-    lacking, own = state.assignments[:, v] == 0, state.assignments[:, u] == 1
     mean = state.factors.mean
     factors = NewFactors(
         np.concatenate([mean[u], np.maximum(mean[u] - mean[v], 0.0)]),
         np.concatenate([state.factors.scale[u]] * 2),
     )
-    codes = np.hstack([own & ~lacking, own & lacking])
+    codes = state.derived_codes(turned_codes, v, u)
     return with_new_features(context, state, codes, factors, keep)
+
+
+def turned_codes(
+    z: npt.NDArray[np.uint8], v: npt.NDArray[np.int64], u: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Which rows have u and v, and which have u alone."""
+    lacking, own = z[:, v] == 0, z[:, u] == 1
+    return np.hstack([own & ~lacking, own & lacking])
