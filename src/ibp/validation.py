@@ -250,7 +250,7 @@ def warn_about_data(
             f"has columns whose spreads differ by a factor of {apart:.3g} (the largest is {PLACE}"
             "), and one noise level serves all of them, so the large ones will decide the fit",
             "If they are in different units, divide each by its standard deviation, or let each "
-            'have its own noise level, as MEIBP does by default (noise="per_column")',
+            'have its own noise level where the estimator has noise="per_column"',
             about="X",
             columns=[int(np.argmax(summary.variances))],
             names=_names_of(source, X),
