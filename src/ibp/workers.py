@@ -49,6 +49,10 @@ class Workers(Protocol):
         """Have work done; arguments may be handles, others should be small."""
         ...
 
+    def submit_each(self, work: Work, *arguments: Sequence[Any]) -> list[Handle]:
+        """Have work done for the first of all arguments, for the second of all, and so on."""
+        ...
+
     def hold(self, value: Any) -> Handle:
         """Give a value to the workers, once for all work that takes its handle."""
         ...
@@ -98,6 +102,10 @@ class ThreadWorkers:
         """Have work done; work that it waits for was submitted before it, and so has a thread."""
         return self._pool.submit(_with_results, work, arguments)
 
+    def submit_each(self, work: Work, *arguments: Sequence[Any]) -> list[Handle]:
+        """Have work done for the first of all arguments, and so on."""
+        return [self.submit(work, *own) for own in zip(*arguments, strict=True)]
+
     def hold(self, value: Any) -> Handle:
         """Give a value to the workers."""
         held: Future[Any] = Future()
@@ -138,6 +146,11 @@ class DaskWorkers:
         """
         with self._speaking():
             return self.client.submit(work, *arguments, pure=False)
+
+    def submit_each(self, work: Work, *arguments: Sequence[Any]) -> list[Handle]:
+        """Have work done for the first of all arguments, and so on, by one message."""
+        with self._speaking():
+            return list(self.client.map(work, *arguments, pure=False))
 
     def hold(self, value: Any) -> Handle:
         """Give a value to the workers: as work, so that it is made again if it is lost."""

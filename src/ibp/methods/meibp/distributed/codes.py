@@ -110,8 +110,8 @@ class RemoteCodes:
 
     def mapped(self, work: Work, *arguments: Any, n_components: int) -> RemoteCodes:
         """Codes that follow from these, chunk by chunk."""
-        coded = [self.workers.submit(work, own, *arguments) for own in self.coded]
-        return self.with_coded(coded, n_components)
+        same = ([value] * len(self.coded) for value in arguments)
+        return self.with_coded(self.workers.submit_each(work, self.coded, *same), n_components)
 
     def derived(self, columns_of: Callable[..., Any], *arguments: Any) -> RemoteCodes:
         """Features that follow from these row by row: ``columns_of(z, *arguments)``."""
@@ -121,19 +121,18 @@ class RemoteCodes:
 
     def placed(self, work: PlaceRows, task: Any, n_components: int) -> RemoteCodes:
         """Features that follow from rows of X and of these codes."""
-        held = self.workers.hold(task)
-        coded = [
-            self.workers.submit(placed_columns, part, own, work, held)
-            for part, own in zip(self.parts, self.coded, strict=True)
-        ]
-        return self.with_coded(coded, n_components)
+        return self.with_coded(
+            self._for_parts(placed_columns, work, self.workers.hold(task)), n_components
+        )
+
+    def _for_parts(self, work: Work, *arguments: Any) -> list[Handle]:
+        """Have work done for every chunk with its codes."""
+        same = ([value] * len(self.parts) for value in arguments)
+        return self.workers.submit_each(work, self.parts, self.coded, *same)
 
     def joined(self, others: RemoteCodes) -> RemoteCodes:
         """The features of both."""
-        coded = [
-            self.workers.submit(joined_columns, own, other)
-            for own, other in zip(self.coded, others.coded, strict=True)
-        ]
+        coded = self.workers.submit_each(joined_columns, self.coded, others.coded)
         return self.with_coded(coded, self.shape[1] + others.shape[1])
 
     def without_failures(self) -> RemoteCodes:
@@ -142,10 +141,7 @@ class RemoteCodes:
 
     def totals(self) -> CodeTotals:
         """Sums over all rows, and the hashes of the columns."""
-        totals = [
-            self.workers.submit(totals_of, part, own)
-            for part, own in zip(self.parts, self.coded, strict=True)
-        ]
+        totals = self._for_parts(totals_of)
         (whole,) = self.workers.collect([add_up(self.workers, add_totals, totals)])
         return CodeTotals(*whole)
 
@@ -154,10 +150,7 @@ class RemoteCodes:
     ) -> FloatArray:
         """Squared residuals at some layout positions, summed over all rows."""
         held = [self.workers.hold(value) for value in (mean, intercept, positions)]
-        squares = [
-            self.workers.submit(squares_of_part, part, own, *held)
-            for part, own in zip(self.parts, self.coded, strict=True)
-        ]
+        squares = self._for_parts(squares_of_part, *held)
         (total,) = self.workers.collect([add_up(self.workers, add_arrays, squares)])
         return np.asarray(total)
 

@@ -86,10 +86,10 @@ def update_chunks(
     task = round_task(settings, context, state)
     held = workers.hold(task)
     state.lineage += task.mean.nbytes + task.variance.nbytes
-    coded = [
-        workers.submit(improve_part, held, remote.parts[c], remote.coded[c], *which) for c in chunks
-    ]
-    each = [workers.submit(sums_of, own) for own in coded]
+    parts, present = ([whole[c] for c in chunks] for whole in (remote.parts, remote.coded))
+    same = ([value] * chunks.size for value in which)
+    coded = workers.submit_each(improve_part, [held] * chunks.size, parts, present, *same)
+    each = workers.submit_each(sums_of, coded)
     (sums,) = workers.collect([add_up(workers, add_sums, each)])
     column_hash = state.column_hash ^ sums.flips
     if would_fall(settings, state, sums.step, column_hash, sums.gain, task.log_odds):
