@@ -29,9 +29,10 @@ from ibp.reproduce.running import POINTS, RUNS, Ledger
 from ibp.reproduce.study import Cell, Options, Outcome
 from ibp.reproduce.tables import read_rows
 
-# The longest that a process lives, in seconds, as long as there are kills to come.
-LIFE, LIFE_OF_COMMAND = 0.25, 6.0
-N_CELLS = 60
+# In seconds, the longest that a process lives as long as there are kills to come, and how long a
+# sweep is made to last, so that three lives are not enough.
+LIFE, SWEEP = 0.2, 0.01
+N_SWEEPS, N_CELLS = 40, 60
 
 
 def make_data(n: int) -> Any:
@@ -39,19 +40,12 @@ def make_data(n: int) -> Any:
     return ibp.datasets.make_block_images(n, noise_std=0.5, random_state=0).data
 
 
-def fit(folder: Path, X: Any) -> None:
-    """Fit from whatever is there, and save the model."""
+def fit(folder: Path, X: Any, pause: float) -> None:
+    """Fit from whatever is there, with pauses, and save the model."""
     warnings.simplefilter("ignore")
-    path = folder / "run.ckpt"
-    model = ibp.AcceleratedGibbs(
-        max_iter=60,
-        n_init=2,
-        checkpoint=path,
-        checkpoint_seconds=0,
-        resume=True,
-        random_state=0,
-        n_jobs=1,
-    )
+    model = ibp.AcceleratedGibbs(max_iter=N_SWEEPS, n_init=2, random_state=0, n_jobs=1)
+    model.set_params(checkpoint=folder / "run.ckpt", checkpoint_seconds=0, resume=True)
+    model.set_params(callbacks=lambda progress: time.sleep(pause))
     model.fit(X).save(folder / "model.ibp")
 
 
@@ -95,18 +89,18 @@ def survive(start: Callable[[], int], n_kills: int, life: float, look: Callable[
 
 def kill_forked(folder: Path, n_kills: int) -> dict[str, Any]:
     """Kill children of this process."""
-    X, whole = make_data(300), folder / "whole"
+    X, whole = make_data(150), folder / "whole"
     whole.mkdir()
-    fit(whole, X)  # compiled from here on
+    fit(whole, X, 0.0)  # compiled from here on
     seen = {"checkpoints_read": 0}
 
     def look() -> None:
-        read(folder / "run.ckpt", FIT)
-        seen["checkpoints_read"] += 1
+        if (folder / "run.ckpt").exists():  # not if the first life was a very short one
+            read(folder / "run.ckpt", FIT)
+            seen["checkpoints_read"] += 1
 
-    kills = survive(lambda: forked(lambda: fit(folder, X)), n_kills, LIFE, look)
+    kills = survive(lambda: forked(lambda: fit(folder, X, SWEEP)), n_kills, LIFE, look)
     left = sorted(path.name for path in folder.iterdir() if path.is_file())
-    seen["checkpoints_read"] -= 1  # after the end
 
     tables, whole_tables = folder / "tables", whole / "tables"
     for place in (tables, whole_tables):
@@ -132,7 +126,9 @@ def kill_commands(folder: Path, n_kills: int) -> dict[str, Any]:
     np.save(folder / "data.npy", make_data(4000))
     command = [sys.executable, "-m", "ibp", "fit", str(folder / "data.npy"), "--method", "aibp"]
     command += ["--max-sweeps", "900", "--restarts", "2", "--set", "tol=0", "--quiet"]
+    started = time.perf_counter()
     subprocess.run([*command, "-o", str(whole / "model.ibp")], check=True, stdout=sys.stderr)
+    life = 2.0 * (time.perf_counter() - started) / n_kills  # so long that it gets somewhere
     kept = ["--checkpoint", str(folder / "run.ckpt"), "--resume", "--set", "checkpoint_seconds=0.2"]
     command += ["-o", str(folder / "model.ibp"), *kept]
 
@@ -143,7 +139,7 @@ def kill_commands(folder: Path, n_kills: int) -> dict[str, Any]:
         if (folder / "run.ckpt").exists():
             read(folder / "run.ckpt", FIT)
 
-    kills = survive(start, n_kills, LIFE_OF_COMMAND, look)
+    kills = survive(start, n_kills, life, look)
     left = sorted(path.name for path in folder.iterdir() if path.is_file())
     return {"kills": kills, "left": left}
 

@@ -169,7 +169,7 @@ default="exact"
     callbacks : callable or list of callables, default=None
         Each is called after every sweep with an `ibp.loop.Progress`; one that returns True ends
         the fit. One that has a method ``trying(what)`` is also told of each move by its name,
-        before it is tried.
+        before it is tried; one with ``resumed(position)``, from where a fit goes on.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the starts.
     n_jobs : int, default=-1
