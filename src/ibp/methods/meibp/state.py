@@ -113,11 +113,22 @@ class MEIBPState(State):
         """What factors are multiplied by: Z."""
         return self.assignments
 
-    def add_codes(self, context: Context, added: npt.NDArray[np.uint8]) -> None:
-        """Add columns to Z; their factors are the caller's business."""
+    def add_codes(
+        self,
+        context: Context,
+        added: npt.NDArray[np.uint8],
+        statistics: Statistics | None = None,
+    ) -> None:
+        """Add columns to Z; their factors are the caller's business.
+
+        Statistics are summed anew unless those with the new columns are given.
+        """
         self.assignments = joined(self.assignments, added)
         self.column_hash = np.concatenate([self.column_hash, column_hashes(added)])
-        self.recount(context)
+        if statistics is None:
+            self.recount(context)
+        else:
+            self.statistics = statistics
 
     def keep(self, keep: npt.NDArray[np.bool_]) -> None:
         """Drop the other features; their order stays."""

@@ -63,7 +63,12 @@ class WeightedState(MEIBPState):
         super().keep(keep)
         self.weights = self.weights.select(keep)
 
-    def add_codes(self, context: Context, added: npt.NDArray[np.uint8]) -> None:
+    def add_codes(
+        self,
+        context: Context,
+        added: npt.NDArray[np.uint8],
+        statistics: Statistics | None = None,
+    ) -> None:
         """Add features that rows have or lack: weights of one, until they are learned."""
         self.assignments = joined(self.assignments, added)
         self.column_hash = np.concatenate([self.column_hash, column_hashes(added)])
@@ -74,7 +79,10 @@ class WeightedState(MEIBPState):
                 for part in ("mean", "variance", "divergence", "std")
             )
         )
-        self.recount(context)
+        if statistics is None:
+            self.recount(context)
+        else:
+            self.statistics = statistics
 
     def recount(self, context: Context) -> None:
         """Sum the statistics anew."""

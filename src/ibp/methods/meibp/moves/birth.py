@@ -28,6 +28,7 @@ from ibp.methods.meibp.moves.residuals import (
     residuals,
 )
 from ibp.methods.meibp.state import MEIBPState
+from ibp.model.statistics import Statistics, SumsOfRows, sums_by_codes
 from ibp.parallel import ranges
 from ibp.starts.spectral import spectral_codes
 
@@ -91,10 +92,12 @@ def with_births(
         found = found.take(worthy) if worthy.size else None
     if found is None or context.should_stop():
         return None
-    codes = found.codes if left.share == 1.0 else place_all(context, state, prior, found)
+    placed = Placed(found.codes)
+    if left.share < 1.0:
+        placed = place_all(context, state, prior, found)
     unit = residual_unit(state)
     factors = NewFactors(found.location * unit, found.scale * unit)
-    return with_new_features(context, state, codes, factors)
+    return with_new_features(context, state, placed.codes, factors, statistics=placed.statistics)
 
 
 def seeds(context: Context, left: Residuals, most: int) -> npt.NDArray[np.bool_]:
@@ -130,6 +133,13 @@ def worst_rows(left: Residuals, most: int) -> npt.NDArray[np.bool_]:
     return np.stack(chosen, axis=1) if chosen else np.zeros((norms.size, 0), dtype=bool)
 
 
+class Placed(NamedTuple):
+    """New features of all rows and, if they are known, the statistics with the present ones."""
+
+    codes: npt.NDArray[np.bool_]
+    statistics: Statistics | None = None
+
+
 class PlacingTask(NamedTuple):
     """What pieces of rows need to know to be placed."""
 
@@ -137,18 +147,45 @@ class PlacingTask(NamedTuple):
     prior: FeaturePrior
     found: Candidates
     share: npt.NDArray[np.float64]
+    sum_up: bool  # whether sums over the rows are made in the same pass
 
 
 def place_all(
     context: Context, state: MEIBPState, prior: FeaturePrior, found: Candidates
-) -> npt.NDArray[np.bool_]:
-    """Features that were found in some rows, for all rows."""
-    task = PlacingTask(residual_task(context, state), prior, found, found.codes.mean(axis=0))
-    pieces = ranges(context.observations.n_samples, PIECE_ROWS)
-    return np.concatenate(list(context.executor.map(place_piece, task, pieces)))
+) -> Placed:
+    """Features that were found in some rows, for all rows.
+
+    Where codes are Z and pieces are those in which statistics are summed, both take one pass.
+    """
+    observations = context.observations
+    sum_up = state.codes is state.assignments and observations.piece_rows == PIECE_ROWS
+    share = found.codes.mean(axis=0)
+    task = PlacingTask(residual_task(context, state), prior, found, share, sum_up)
+    pieces = ranges(observations.n_samples, PIECE_ROWS)
+    codes = np.zeros((observations.n_samples, share.size), dtype=bool)
+
+    def placed() -> Iterator[SumsOfRows | None]:
+        for rows, (new, sums) in zip(
+            pieces, context.executor.map(place_piece, task, pieces), strict=True
+        ):
+            codes[rows] = new
+            yield sums
+
+    if not sum_up:
+        for _ in placed():
+            pass
+        return Placed(codes)
+    sums = (one for one in placed() if one is not None)
+    n_components = state.n_components + share.size
+    return Placed(codes, Statistics.summed(observations, n_components, sums))
 
 
-def place_piece(task: PlacingTask, rows: slice) -> npt.NDArray[np.bool_]:
-    """Which new features some rows have."""
+def place_piece(task: PlacingTask, rows: slice) -> tuple[npt.NDArray[np.bool_], SumsOfRows | None]:
+    """Which new features some rows have, and the sums of all features if that is asked for."""
     y, observed = residual_piece(task.residuals, rows)
-    return place(y, observed, task.prior, task.found, task.share)
+    new = place(y, observed, task.prior, task.found, task.share)
+    if not task.sum_up:
+        return new, None
+    observations = task.residuals.observations
+    codes = np.hstack([task.residuals.codes[rows], new])
+    return new, sums_by_codes(observations, rows, observations.rows(rows), codes)

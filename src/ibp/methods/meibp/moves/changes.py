@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ibp.methods.context import Context
 from ibp.methods.meibp.state import MEIBPState
-from ibp.model import Factors
+from ibp.model import Factors, Statistics
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -34,8 +34,12 @@ def with_new_features(
     codes: npt.NDArray[np.generic],
     factors: NewFactors,
     keep: npt.NDArray[np.bool_] | None = None,
+    statistics: Statistics | None = None,
 ) -> MEIBPState:
-    """A state with features added, and without those that are not to be kept."""
+    """A state with features added, and without those that are not to be kept.
+
+    ``statistics`` are those of all its features, if they are known.
+    """
     changed = state.copy_but_assignments()
     if keep is not None and not keep.all():
         changed.keep(keep)
@@ -47,7 +51,7 @@ def with_new_features(
             for part in ("location", "scale", "mean", "variance")
         )
     )
-    changed.add_codes(context, added)
+    changed.add_codes(context, added, statistics)
     changed.failed_searches[:] = 0
     changed.drop_empty()
     return changed
