@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import threading
 import time
 import warnings
@@ -660,6 +661,16 @@ def test_pages_of_a_mapped_file_are_touched_ahead(tmp_path, monkeypatch):
                 time.sleep(0)
     # What is touched follows the rows that are asked for first, in both passes.
     assert sum(touched) == pytest.approx(2 * X.nbytes, rel=0.05)
+
+
+def test_mapped_rows_can_be_sent_elsewhere_and_others_say_that_they_cannot(tmp_path, monkeypatch):
+    monkeypatch.setattr("ibp.data.paging.SMALLEST", 0)
+    X = planted()
+    source = as_source(np.load(write_mapped(tmp_path, X), mmap_mode="r"))
+    source.rows(slice(0, 9))
+    assert_array_equal(pickle.loads(pickle.dumps(source)).rows(slice(0, N)), X)
+    with pytest.raises(TypeError, match="data.zarr cannot be copied"):
+        pickle.dumps(ibp.open_rows(write_zarr(tmp_path, X)))
 
 
 def test_where_memory_is_short_a_file_is_streamed(tmp_path, monkeypatch):
