@@ -21,6 +21,7 @@ from ibp.data.stored import ReadAhead, StoredRows
 from ibp.data.stored.base import even_bounds
 from ibp.errors import DataFileError, InputError, InvalidTypeError, InvalidValueError
 from ibp.files import read_table
+from ibp.files.streamed import open_table
 from problems import unmoved
 
 zarr = pytest.importorskip("zarr")
@@ -273,6 +274,13 @@ def test_columns_are_left_out_and_files_chosen_by_key(tmp_path):
     X = planted()
     path = write_zarr(tmp_path, X)
     assert_array_equal(ibp.open_rows(path, drop=["2"]).rows(slice(0, 9)), np.delete(X[:9], 1, 1))
+    (tmp_path / "names.txt").write_text("a\nb\nc\nd\ne\nf\n")
+    table = open_table(path, names=tmp_path / "names.txt", drop=["b", "6"])
+    assert table.column_names == ["a", "c", "d", "e"]
+    assert table.column_numbers == [1, 3, 4, 5]
+    assert_array_equal(table.values.rows(slice(0, 9)), X[:9, [0, 2, 3, 4]])
+    array = zarr.open(path, mode="r")
+    assert_array_equal(ibp.open_rows(array, drop=["1"]).rows(slice(0, 9)), X[:9, 1:])
     with h5py.File(tmp_path / "two.h5", "w") as file:
         file["first"], file["second"] = X, X[:, :2]
     with pytest.raises(DataFileError, match=r'several matrices, "first" \(700 x 6\)'):
