@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import threading
 import time
 import warnings
@@ -20,6 +21,7 @@ from ibp.data.stored import ReadAhead, StoredRows
 from ibp.data.stored.base import even_bounds
 from ibp.errors import DataFileError, InputError, InvalidTypeError, InvalidValueError
 from ibp.files import read_table
+from ibp.files.streamed import open_table
 from problems import unmoved
 
 zarr = pytest.importorskip("zarr")
@@ -272,6 +274,13 @@ def test_columns_are_left_out_and_files_chosen_by_key(tmp_path):
     X = planted()
     path = write_zarr(tmp_path, X)
     assert_array_equal(ibp.open_rows(path, drop=["2"]).rows(slice(0, 9)), np.delete(X[:9], 1, 1))
+    (tmp_path / "names.txt").write_text("a\nb\nc\nd\ne\nf\n")
+    table = open_table(path, names=tmp_path / "names.txt", drop=["b", "6"])
+    assert table.column_names == ["a", "c", "d", "e"]
+    assert table.column_numbers == [1, 3, 4, 5]
+    assert_array_equal(table.values.rows(slice(0, 9)), X[:9, [0, 2, 3, 4]])
+    array = zarr.open(path, mode="r")
+    assert_array_equal(ibp.open_rows(array, drop=["1"]).rows(slice(0, 9)), X[:9, 1:])
     with h5py.File(tmp_path / "two.h5", "w") as file:
         file["first"], file["second"] = X, X[:, :2]
     with pytest.raises(DataFileError, match=r'several matrices, "first" \(700 x 6\)'):
@@ -660,6 +669,16 @@ def test_pages_of_a_mapped_file_are_touched_ahead(tmp_path, monkeypatch):
                 time.sleep(0)
     # What is touched follows the rows that are asked for first, in both passes.
     assert sum(touched) == pytest.approx(2 * X.nbytes, rel=0.05)
+
+
+def test_mapped_rows_can_be_sent_elsewhere_and_others_say_that_they_cannot(tmp_path, monkeypatch):
+    monkeypatch.setattr("ibp.data.paging.SMALLEST", 0)
+    X = planted()
+    source = as_source(np.load(write_mapped(tmp_path, X), mmap_mode="r"))
+    source.rows(slice(0, 9))
+    assert_array_equal(pickle.loads(pickle.dumps(source)).rows(slice(0, N)), X)
+    with pytest.raises(TypeError, match="data.zarr cannot be copied"):
+        pickle.dumps(ibp.open_rows(write_zarr(tmp_path, X)))
 
 
 def test_where_memory_is_short_a_file_is_streamed(tmp_path, monkeypatch):

@@ -75,6 +75,9 @@ class MappedRows(OrderedRows):
         self.dtype = floating(values.dtype)
         self._pages = PagesAhead.of(values)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_pages": None}  # another process has a file of its own
+
     def rows(self, rows: Rows) -> Block:
         """Some rows."""
         if self._pages is not None and isinstance(rows, slice):

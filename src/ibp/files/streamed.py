@@ -82,7 +82,8 @@ def open_rows(
                 f"has opened, not {type(data).__name__}",
                 "What is in memory is given to fit as it is",
             )
-        return without_columns(opened, Options(drop=tuple(drop)))
+        table = Table(opened, column_names=opened.column_names)
+        return as_source(without_columns(table, Options(drop=tuple(drop))).values)
     table = open_table(data, key=key, index=index, drop=drop, missing_chunks=missing_chunks)
     return as_source(table.values)
 
@@ -122,7 +123,7 @@ def open_table(
             table = named(table, Path(names))
         if isinstance(table.values, ReadAhead):
             if kind != "parquet":  # which leaves columns out itself
-                table = replace_values(table, without_columns(table.values, options))
+                table = without_columns(table, options)
         elif options.drop:
             raise DataFileError(
                 "is a mapped array, of which all columns are read",
@@ -138,20 +139,15 @@ def open_table(
         return table
 
 
-def without_columns(source: ReadAhead, options: Options) -> ReadAhead:
-    """A source without the columns that are not wanted."""
-    kept = kept_columns(options, source.column_names, source.shape[1])
-    if len(kept) == source.shape[1]:
-        return source
-    return ReadAhead(SomeColumns(source.stored, kept))
-
-
-def replace_values(table: Table, source: ReadAhead) -> Table:
-    """The table with a source of some of its columns."""
-    if source is table.values:
+def without_columns(table: Table, options: Options) -> Table:
+    """A table whose rows stay on disk, without the columns that are not wanted."""
+    names = table.column_names
+    kept = kept_columns(options, names, table.shape[1])
+    if len(kept) == table.shape[1]:
         return table
-    names = source.column_names
-    numbers = None
-    if isinstance(source.stored, SomeColumns):
-        numbers = [int(j) + 1 for j in source.stored.columns]
-    return replace(table, values=source, column_names=names, column_numbers=numbers)
+    return replace(
+        table,
+        values=ReadAhead(SomeColumns(table.values.stored, kept)),
+        column_names=None if names is None else [names[j] for j in kept],
+        column_numbers=[j + 1 for j in kept],
+    )

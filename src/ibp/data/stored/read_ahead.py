@@ -25,7 +25,7 @@ from ibp.errors import DataFileError, InputError
 # pieces that are worked on side by side may be in two, and one more is being read.
 SLAB_BYTES, KEPT_BYTES, FEWEST_KEPT = 1 << 24, 1 << 26, 3
 # What libraries raise for files that cannot be read to their end.
-UNREADABLE = (OSError, RuntimeError, ValueError, KeyError, EOFError, TypeError)
+UNREADABLE = (OSError, RuntimeError, ValueError, KeyError, EOFError)
 
 
 class ReadAhead(OrderedRows):
