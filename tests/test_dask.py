@@ -323,6 +323,16 @@ def test_callbacks_end_a_fit_and_have_models_so_far():
     assert isinstance(seen[0], da.Array)
 
 
+def test_a_state_that_is_elsewhere_is_not_written_down():
+    values, codes = planted()
+
+    def write(progress):
+        progress.state.to_arrays()
+
+    with pytest.raises(InvalidValueError, match="lies with the workers"):
+        MEIBP(init={"Z": codes}, moves=False, callbacks=write).fit(chunked(values))
+
+
 def test_copies_of_codes_cut_what_they_are_made_of(monkeypatch):
     from ibp.methods.meibp.distributed import method
     from ibp.methods.meibp.distributed.state import DistributedState

@@ -40,15 +40,15 @@ def recovered(model, codes, values):
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"noise": "shared", "prior": "lof"}, {"moves": False}], ids=str
+    "settings", [{}, {"noise": "shared", "prior": "lof", "moves": False}], ids=str
 )
 def test_ten_batches_find_what_all_rows_together_show(settings):
-    values, codes, _ = planted(1500)
+    values, codes, _ = planted(1000)
     model, least_rise = in_batches(values, **settings)
     whole = MEIBP(random_state=0, **settings).fit(values)
     unseen, unseen_codes, _ = planted(400, seed=1)
     assert model.n_components_ == whole.n_components_ == K
-    assert model.n_samples_fit_ == 1500
+    assert model.n_samples_fit_ == 1000
     assert recovered(model, unseen_codes, unseen) > 0.98
     assert model.score(unseen) == pytest.approx(whole.score(unseen), abs=0.005)
     assert model.evidence_ == pytest.approx(whole.evidence_, rel=0.005)

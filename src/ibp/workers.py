@@ -158,9 +158,23 @@ class DaskWorkers:
         return self.submit(identity, value)
 
     def load(self, delayed: Sequence[Any]) -> list[Handle]:
-        """Have the workers make or read values; what they are made of, Dask knows."""
+        """Have the workers make or read values; what they are made of, Dask knows.
+
+        Each thread is asked for as many as the others, since whoever has a value works on it from
+        then on. Values that are there already stay where they are.
+        """
         with self._speaking():
-            return list(self.client.compute(list(delayed)))
+            threads = [address for address, n in self.client.nthreads().items() for _ in range(n)]
+            if not threads:
+                return list(self.client.compute(list(delayed)))
+            return [
+                self.client.compute(
+                    value,
+                    workers=[threads[number * len(threads) // len(delayed)]],
+                    allow_other_workers=True,
+                )
+                for number, value in enumerate(delayed)
+            ]
 
     def collect(self, handles: Sequence[Handle]) -> list[Any]:
         """The results themselves, or a sentence about why there are none."""

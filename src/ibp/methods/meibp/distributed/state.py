@@ -10,9 +10,11 @@ import numpy.typing as npt
 
 from ibp.data import Observations, as_source
 from ibp.data.chunks import ChunkedSummary, observed_parts
+from ibp.errors import InvalidValueError
 from ibp.methods.context import Context
 from ibp.methods.meibp.distributed.codes import RemoteCodes
 from ibp.methods.meibp.state import ColumnsOf, MEIBPState, PlaceRows
+from ibp.methods.state import Arrays
 from ibp.model import AnyHyperparameters, Factors, Intercept, Statistics
 
 
@@ -125,6 +127,13 @@ class DistributedState(MEIBPState):
         totals = self.remote.totals()
         self.column_hash = totals.column_hash
         self.statistics = Statistics.from_sums(context.observations, totals.statistics)
+
+    def to_arrays(self) -> Arrays:
+        """Refuse: it is not here."""
+        raise InvalidValueError(
+            "The state of a fit to a Dask X lies with the workers and cannot be written down",
+            "Leave out what would write it, or fit rows that are in memory or in a file",
+        )
 
     def kept_assignments(self) -> Any:
         """Z as a fitted model keeps it: a Dask array, whose blocks are with the workers."""
