@@ -43,6 +43,8 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
+# Numbers of all Z'Z, one for each group of columns, beyond which sums are not kept.
+MOST_SUMS = 1 << 22
 # Features whose codes are so much correlated may be one, and so many pairs of them are tried.
 SAME_ROWS, MOST_PAIRS = 0.8, 4
 
