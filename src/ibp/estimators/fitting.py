@@ -180,13 +180,8 @@ class IterativeEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 "For integer sample weights repeat the rows",
             )
         with self._executor() as executor:
-            observations = self._observe_training_data(X, executor)
-            result = self._run(X, observations, executor)
-        self._keep_sums(result, observations.n_samples)
+            result = self._run(X, self._observe_training_data(X, executor), executor)
         return bool(result.interrupted)
-
-    def _keep_sums(self, result: Run[Any], n_seen: int) -> None:
-        """Keep what is needed to go on with further rows; most models cannot."""
 
     def _executor(self) -> Threads:
         """What runs pieces of work in a fit, or in a prediction."""

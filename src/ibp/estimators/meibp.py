@@ -436,7 +436,6 @@ default="exact"
             start, observations = stream_of(past, source, summary, workers)
             method = StreamMethod(start, past.hyperparameters, **self._settings_of_method())
             result = self._run(X, observations, executor, method)
-        self._keep_sums(result, past.n_seen + source.shape[0])
         del self.assignments_  # of which only those of the batch are known
         if result.interrupted:
             raise FitInterrupted(self)
@@ -454,13 +453,14 @@ default="exact"
         with closing(active_workers(effective_n_jobs(self.n_jobs))) as workers:
             return super()._fit(ChunkedMatrix(X, workers), unsupported)
 
-    def _keep_sums(self, result: Any, n_seen: int) -> None:
+    def _keep_sums(self, method: Any, context: Any, state: Any) -> None:
+        """Keep what `partial_fit` goes on from."""
         from ibp.methods.meibp.stream import MOST_SUMS, Past
 
         self.__dict__.pop("_past", None)  # of an earlier fit
-        few = result.state.statistics.gram.size <= MOST_SUMS
+        few = state.statistics.gram.size <= MOST_SUMS
         if self.codes == "binary" and self.row_start == "current" and few:
-            self._past = Past.of(result.context, result.state, n_seen)
+            self._past = Past.of(method, context, state)
 
     def _look_at(self, X: Any, executor: Executor) -> tuple[RowSource, Summary, Any]:
         if isinstance(X, ChunkedMatrix):
@@ -552,6 +552,7 @@ default="exact"
         bare = without_features(method, context, state) - observations.log_units
         self.baseline_evidence_: float | None = float(bare)
         self.limit_gain_: float | None = state.limit_gain
+        self._keep_sums(method, context, state)
         self.evidence_parts_ = {name: float(value) for name, value in vars(evidence).items()}
         if self.codes == "binary":
             del self.evidence_parts_["weights"]
