@@ -83,7 +83,6 @@ def test_unknown_endings(name, tmp_path):
         ("data.mat", "writematrix"),
         ("data.pkl", ".npy"),
         ("data.RDS", "write.csv"),
-        ("data.h5", ".h5ad"),
         ("data.feather", ".parquet"),
         ("data.json", "a line for each row"),
     ],

@@ -133,19 +133,23 @@ def test_a_stream_that_forgets_follows_what_changes():
     assert np.abs(follows.intercept_ - 1.4).mean() < 0.5 * np.abs(stays.intercept_ - 1.4).mean()
 
 
-def test_only_a_model_that_began_so_goes_on(tmp_path):
+def test_a_fitted_model_goes_on_and_a_loaded_one_says_why_not(tmp_path, monkeypatch):
     values, _, _ = planted(500)
-    model = MEIBP(random_state=0).partial_fit(values[:400]).partial_fit(values[400:])
+    model = MEIBP(random_state=0).fit(values[:400])
+    assert model.assignments_.shape[0] == 400
+    model.partial_fit(values[400:])
     assert model.n_samples_fit_ == 500
     assert not hasattr(model, "assignments_")
     model.save(tmp_path / "m.ibp")
     loaded = ibp.load(tmp_path / "m.ibp")
     assert np.array_equal(loaded.transform(values), model.transform(values))
-    fitted = model.fit(values)
-    assert fitted.assignments_.shape[0] == 500
-    for other in (loaded, fitted):
-        with pytest.raises(InvalidValueError, match="Begin anew with partial_fit"):
-            other.partial_fit(values)
+    with pytest.raises(InvalidValueError, match="it was read from a file"):
+        loaded.partial_fit(values)
+    monkeypatch.setattr("ibp.methods.meibp.stream.MOST_SUMS", 10)
+    model.fit(values)  # begins anew
+    assert model.assignments_.shape[0] == 500
+    with pytest.raises(InvalidValueError, match="too large to keep"):
+        model.partial_fit(values)
 
 
 def test_what_a_stream_cannot_take():

@@ -382,7 +382,8 @@ def test_factor_of_the_exact_search_is_a_factor():
         n = problem.n_elements
         prepared = space_for_preparation(n)
         prepare(problem.quadratic, prepared)
-        (shift,), order, ordered, factor, later = prepared
+        (shift,), order, ordered, factor, transposed, later = prepared
+        np.testing.assert_array_equal(transposed, factor.T)
         assert sorted(order) == list(range(n))
         np.testing.assert_array_equal(ordered, problem.quadratic[np.ix_(order, order)])
         scale = problem.quadratic.max() + shift

@@ -145,9 +145,9 @@ def check_stream(model: Any, X: Any, forgetting: Any) -> None:
         )
     if hasattr(model, "components_") and not hasattr(model, "_past"):
         raise InvalidValueError(
-            "This model was fitted by fit or read from a file, and has none of the sums that "
-            "partial_fit goes on from",
-            "Begin anew with partial_fit, or go on with a model that began so",
+            "This model has none of the sums that partial_fit goes on from: it was read from a "
+            "file, or gaps strewn over many columns make them too large to keep",
+            "Fit anew, and go on with the model that is in memory",
         )
 
 

@@ -414,13 +414,13 @@ default="exact"
     def partial_fit(self, X: Any, y: Any = None, *, forgetting: float = 1.0) -> Self:
         """Learn from a further batch of rows, which need not be kept.
 
-        Begin with it: a model that `fit` has fitted keeps no sums to go on from. The first batch
-        is fitted as by `fit`, and sets the units of the columns: it should be large enough to show
-        how they vary. Of rows that have been seen, sums are kept; their codes
-        stay as they were, while those of the batch are optimised together with the factors, the
-        hyperparameters and, with moves, births and removals of features. Every step raises the
-        evidence bound of all rows that were seen, if none are forgotten. `fit` on the same rows
-        at once may end higher, since it may change the codes of all of them.
+        The first batch is fitted as by `fit`, and sets the units of the columns: it should be
+        large enough to show how they vary. A model that `fit` has fitted goes on, too, but one that
+        was read from a file does not: files have no sums. Of rows that have been seen, sums are
+        kept; their codes stay as they were, while those of the batch are optimised together with
+        the factors, the hyperparameters and, with moves, births and removals of features. Every
+        step raises the evidence bound of all rows that were seen, if none are forgotten. `fit` on
+        the same rows at once may end higher, since it may change the codes of all of them.
 
         Afterwards ``n_samples_fit_`` is how many rows count, and there are no ``assignments_``:
         `transform` gives those of any rows.
@@ -441,25 +441,20 @@ default="exact"
             The model of all rows so far.
         """
         check_stream(self, X, forgetting)
-        from ibp.methods.meibp.stream import Past, StreamMethod, stream_of
+        if not hasattr(self, "components_"):
+            self.fit(X)
+            del self.assignments_
+            return self
+        from ibp.methods.meibp.stream import StreamMethod, stream_of
 
-        n_jobs = effective_n_jobs(self.n_jobs)
+        n_jobs, past = effective_n_jobs(self.n_jobs), self._past.faded(float(forgetting))
         with closing(ThreadWorkers(n_jobs)) as workers, self._executor() as executor:
-            if not hasattr(self, "components_"):
-                observations = self._observe_training_data(X, executor)
-                result = self._run(X, observations, executor)
-                n_seen = observations.n_samples
-            else:
-                past = self._past.faded(float(forgetting))
-                source = check_matrix(self, X, reset=False)
-                summary = summarize(source, executor)
-                check_range(summary, source, X, fitting=False)
-                start, observations = stream_of(past, source, summary, workers)
-                settings = self._settings_of_method()
-                method = StreamMethod(start, past.hyperparameters, **settings)
-                result = self._run(X, observations, executor, method)
-                n_seen = past.n_seen + source.shape[0]
-        self._past = Past.of(result.context, result.state, n_seen)
+            source = check_matrix(self, X, reset=False)
+            summary = summarize(source, executor)
+            check_range(summary, source, X, fitting=False)
+            start, observations = stream_of(past, source, summary, workers)
+            method = StreamMethod(start, past.hyperparameters, **self._settings_of_method())
+            result = self._run(X, observations, executor, method)
         del self.assignments_  # of which only those of the batch are known
         if result.interrupted:
             raise FitInterrupted(self)
@@ -471,12 +466,20 @@ default="exact"
         return self.assignments_ if self.codes == "binary" else self.weights_
 
     def _fit(self, X: Any, unsupported: dict[str, Any]) -> bool:
-        self.__dict__.pop("_past", None)  # of batches before
         if not is_dask(X):
             return super()._fit(X, unsupported)
         check_settings(self)
         with closing(active_workers(effective_n_jobs(self.n_jobs))) as workers:
             return super()._fit(ChunkedMatrix(X, workers), unsupported)
+
+    def _keep_sums(self, method: Any, context: Any, state: Any) -> None:
+        """Keep what `partial_fit` goes on from."""
+        from ibp.methods.meibp.stream import MOST_SUMS, Past
+
+        self.__dict__.pop("_past", None)  # of an earlier fit
+        few = state.statistics.gram.size <= MOST_SUMS
+        if self.codes == "binary" and self.row_start == "current" and few:
+            self._past = Past.of(method, context, state)
 
     def _look_at(self, X: Any, executor: Executor) -> tuple[RowSource, RowSource, Summary, Any]:
         if isinstance(X, ChunkedMatrix):
@@ -569,6 +572,7 @@ default="exact"
         bare = without_features(method, context, state) - observations.log_units
         self.baseline_evidence_: float | None = float(bare)
         self.limit_gain_: float | None = state.limit_gain
+        self._keep_sums(method, context, state)
         self.evidence_parts_ = {name: float(value) for name, value in vars(evidence).items()}
         if self.codes == "binary":
             del self.evidence_parts_["weights"]

@@ -43,6 +43,8 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
+# Numbers of all Z'Z, one for each group of columns, beyond which sums are not kept.
+MOST_SUMS = 1 << 22
 # Features whose codes are so much correlated may be one, and so many pairs of them are tried.
 SAME_ROWS, MOST_PAIRS = 0.8, 4
 
@@ -70,9 +72,10 @@ class Past:
     hyperparameters: AnyHyperparameters
 
     @classmethod
-    def of(cls, context: Context, state: MEIBPState, n_seen: int) -> Past:
+    def of(cls, method: MEIBPMethod, context: Context, state: MEIBPState) -> Past:
         """What is to be kept of a state and its rows."""
-        observations = context.observations
+        observations, start = context.observations, method.start
+        n_seen = start.n_seen if isinstance(start, BatchStart) else observations.n_samples
         no_rows = as_source(np.zeros((0, observations.layout.n_columns), observations.dtype))
         known = observations.summary
         summary = Summary(
@@ -299,6 +302,11 @@ class BatchStart:
 
     past: Past  # in the layout of the batch
     batch: Observations
+
+    @property
+    def n_seen(self) -> int:
+        """Rows that will have been seen."""
+        return self.past.n_seen + self.batch.n_samples
 
     def draw(self, method: MEIBPMethod, context: Context) -> StartingPoint:
         """A starting point; its assignments are those of the batch."""
