@@ -31,7 +31,7 @@ from ibp.reproduce.tables import read_rows
 
 # In seconds, the longest that a process lives as long as there are kills to come, and how long a
 # sweep is made to last, so that three lives are not enough.
-LIFE, SWEEP = 0.2, 0.01
+LIFE, LIFE_OF_COMMAND, SWEEP = 0.2, 0.4, 0.01
 N_SWEEPS, N_CELLS = 40, 60
 
 
@@ -71,20 +71,43 @@ def forked(work: Callable[[], None]) -> int:
     os._exit(0)
 
 
-def survive(start: Callable[[], int], n_kills: int, life: float, look: Callable[[], None]) -> int:
-    """Start processes one after the other and kill them, then let one end; return the kills."""
+def survive(
+    start: Callable[[], int],
+    n_kills: int,
+    life: float,
+    look: Callable[[], None],
+    written: Path | None = None,
+) -> int:
+    """Start processes one after the other and kill them, then let one end; return the kills.
+
+    With a file to be ``written``, the life of every second process begins when that has changed.
+    """
     chance, kills = random.Random(0), 0
     while True:
+        before = _changed(written)
         child = start()
+        ended = 0
         if kills < n_kills:
-            time.sleep(chance.uniform(0.02, 1.0) * life)
-            os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
+            while kills % 2 and not ended and _changed(written) == before:
+                time.sleep(0.01)
+                ended, status = os.waitpid(child, os.WNOHANG)
+            if not ended:
+                time.sleep(chance.uniform(0.02, 1.0) * life)
+                os.kill(child, signal.SIGKILL)
+        if not ended:
+            _, status = os.waitpid(child, 0)
         look()
         if not os.WIFSIGNALED(status):
             assert os.waitstatus_to_exitcode(status) == 0, status
             return kills
         kills += 1
+
+
+def _changed(path: Path | None) -> int | None:
+    """When a file was last written; something else at every call if there is none to look at."""
+    if path is None:
+        return time.monotonic_ns()
+    return path.stat().st_mtime_ns if path.exists() else None
 
 
 def kill_forked(folder: Path, n_kills: int) -> dict[str, Any]:
@@ -123,13 +146,17 @@ def kill_commands(folder: Path, n_kills: int) -> dict[str, Any]:
     """Kill ``ibp fit``."""
     whole = folder / "whole"
     whole.mkdir()
-    np.save(folder / "data.npy", make_data(4000))
+    np.save(folder / "data.npy", make_data(1500))
     command = [sys.executable, "-m", "ibp", "fit", str(folder / "data.npy"), "--method", "aibp"]
-    command += ["--max-sweeps", "900", "--restarts", "2", "--set", "tol=0", "--quiet"]
-    started = time.perf_counter()
+    command += ["--max-sweeps", "300", "--restarts", "2", "--set", "tol=0", "--quiet"]
     subprocess.run([*command, "-o", str(whole / "model.ibp")], check=True, stdout=sys.stderr)
-    life = 2.0 * (time.perf_counter() - started) / n_kills  # so long that it gets somewhere
-    kept = ["--checkpoint", str(folder / "run.ckpt"), "--resume", "--set", "checkpoint_seconds=0.2"]
+    kept = [
+        "--checkpoint",
+        str(folder / "run.ckpt"),
+        "--resume",
+        "--set",
+        "checkpoint_seconds=0.05",
+    ]
     command += ["-o", str(folder / "model.ibp"), *kept]
 
     def start() -> int:
@@ -139,7 +166,7 @@ def kill_commands(folder: Path, n_kills: int) -> dict[str, Any]:
         if (folder / "run.ckpt").exists():
             read(folder / "run.ckpt", FIT)
 
-    kills = survive(start, n_kills, life, look)
+    kills = survive(start, n_kills, LIFE_OF_COMMAND, look, folder / "run.ckpt")
     left = sorted(path.name for path in folder.iterdir() if path.is_file())
     return {"kills": kills, "left": left}
 

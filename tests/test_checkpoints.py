@@ -703,7 +703,7 @@ def run_killer(*arguments):
         [sys.executable, str(TESTS / "killing.py"), *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1800,
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return json.loads(finished.stdout)
