@@ -11,7 +11,13 @@ from ibp.kernels.row_forms import Form, missing_of_row, own_form
 from ibp.submodular.batch import EXACT
 from ibp.submodular.certificate import certified
 from ibp.submodular.double_greedy import double_greedy
-from ibp.submodular.exact import nearest_plane, prepare, sphere_search
+from ibp.submodular.exact import (
+    nearest_plane,
+    prepare,
+    solve_for_target,
+    sphere_search,
+    target_of,
+)
 from ibp.submodular.local_search import local_search
 from ibp.submodular.marginals import rounding_noise, start_marginals, value_from_marginals
 from ibp.submodular.records import (
@@ -68,7 +74,8 @@ def improve_row(terms, needed, prepared, chosen, search, node_budget, uniforms, 
             prepare(terms.quadratic, prepared)
         for k in range(n):
             before[k] = chosen[k]
-        nearest_plane(terms.linear, prepared, chosen, space)
+        solve_for_target(terms.linear, prepared, target_of(space, n))
+        nearest_plane(prepared, chosen, space)
         start_marginals(terms, chosen, marginals)
         value = value_from_marginals(terms, chosen, marginals)
         if value > present and certified(needed, chosen, marginals.gains):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ibp.compiled import kernel
 from ibp.submodular.brute_force import brute_force
-from ibp.submodular.exact import nearest_plane, prepare
+from ibp.submodular.exact import nearest_plane, prepare, solve_for_target, target_of
 from ibp.submodular.records import Terms, space_for_preparation, space_for_search
 
 FloatArray = npt.NDArray[np.float64]
@@ -76,5 +76,6 @@ def nearest_planes(linear, quadratic):
     prepare(quadratic, prepared)
     chosen = np.empty((n_rows, n), dtype=np.uint8)
     for row in range(n_rows):
-        nearest_plane(linear[row], prepared, chosen[row], space)
+        solve_for_target(linear[row], prepared, target_of(space, n))
+        nearest_plane(prepared, chosen[row], space)
     return chosen

@@ -9,7 +9,7 @@ import numpy as np
 
 from ibp.compiled import inlined, kernel
 from ibp.submodular.double_greedy import double_greedy
-from ibp.submodular.exact import prepare, sphere_search
+from ibp.submodular.exact import prepare, solve_for_target, sphere_search, target_of
 from ibp.submodular.local_search import local_search
 from ibp.submodular.marginals import rounding_noise
 from ibp.submodular.records import Terms, space_for_preparation, space_for_search
@@ -35,6 +35,7 @@ def optimize(terms, prepared, chosen, search, uniforms, space):
         proven = False
         if search.optimizer == EXACT:
             noise = rounding_noise(terms)
+            solve_for_target(terms.linear, prepared, target_of(space, chosen.shape[0]))
             value, n_nodes, proven = sphere_search(
                 terms, prepared, chosen, value, search.node_budget, noise, space
             )

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ibp.compiled import inlined, inner_kernel
-from ibp.submodular.exact import solve_for_target
+from ibp.submodular.exact import solve_for_target, target_of
 from ibp.submodular.marginals import rounding_noise, start_marginals
 from ibp.submodular.records import Marginals
 
@@ -226,7 +226,7 @@ def list_tree(terms, prepared, best_sets, n_found, best, limits, space):
     numbers, flags = space.numbers, space.flags
     n = linear.shape[0]
     alike = n * rounding_noise(terms)
-    target = numbers[2 * n + 2]
+    target = target_of(space, n)
     reachable = numbers[2 * n + 3]
     solve_for_target(linear, prepared, target)
     reachable[0] = 0.0

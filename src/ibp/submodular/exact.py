@@ -91,6 +91,12 @@ def prepare(quadratic, prepared):
 
 
 @inlined
+def target_of(space, n):
+    """Where y, which the search aims at, stands in the work space for n elements."""
+    return space.numbers[2 * n + 2]
+
+
+@inlined
 def solve_for_target(linear, prepared, target):
     """Fill in the y of R'y = w, which is w with half of the shift added.
 
@@ -110,15 +116,17 @@ def solve_for_target(linear, prepared, target):
 
 
 @inlined
-def nearest_plane(linear, prepared, chosen, space):
+def nearest_plane(prepared, chosen, space):
     """The set that the search comes upon first: each element at its nearer value (Babai), O(K^2).
 
-    Groups are left out of account.
+    The target must have been solved for. Groups are left out of account.
     """
     order, factor = prepared.order, prepared.factor
-    n = linear.shape[0]
+    n = chosen.shape[0]
     target = space.numbers[0]
-    solve_for_target(linear, prepared, target)
+    solved = target_of(space, n)
+    for k in range(n):
+        target[k] = solved[k]
     for k in range(n - 1, -1, -1):
         chosen[order[k]] = 1 if target[k] > 0.5 * factor[k, k] else 0
         if chosen[order[k]]:
@@ -144,8 +152,8 @@ def move_in_group(g, decided, chosen, group_values, taken, undecided, peak):
 def sphere_search(terms, prepared, chosen, value, budget, noise, space):
     """Search for a set better than ``chosen``, whose value is ``value``.
 
-    Overwrites ``chosen`` whenever a better set is found. Returns the value, the number of nodes
-    visited and whether the search ended before the budget.
+    The target must have been solved for. Overwrites ``chosen`` whenever a better set is found.
+    Returns the value, the number of nodes visited and whether the search ended before the budget.
     """
     linear, group, group_values = terms.linear, terms.group, terms.group_values
     order, ordered = prepared.order, prepared.ordered
@@ -154,9 +162,8 @@ def sphere_search(terms, prepared, chosen, value, budget, noise, space):
     n = linear.shape[0]
     n_groups = group_values.shape[0]
     # Everything below is in decision order; level k decides element order[k].
-    target = numbers[2 * n + 2]  # y of R'y = w
+    target = target_of(space, n)
     reachable = numbers[2 * n + 3]  # sum of y_i^2 / 2 over the levels i < k, all undecided
-    solve_for_target(linear, prepared, target)
     reachable[0] = 0.0
     for i in range(n):
         reachable[i + 1] = reachable[i] + 0.5 * target[i] ** 2

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # With fewer features there is little to share out anew. Where a walk with the other number of
 # features, or as many as there are, has so many steps it needs no such growth; and where a sweep
 # takes more products than this, it takes too long.
-LEAST_FEATURES, EXPECTED, LONG_WALK, MOST_WORK = 20, 50, 25, 5e8
+LEAST_FEATURES, EXPECTED, LONG_WALK, MOST_WORK = 20, 50, 20, 5e8
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ BATCHES, BATCH, PART_BORN = 2, 5, 0.13
 TEMPERATURE, FARTHEST = 0.01, 0.02
 # Reheatings of a walk: so many where a sweep takes these products. In larger data a walk takes
 # longer, but fewer steps; there are never fewer or more than the other numbers.
-STEPS, PRODUCTS, FEWEST, MOST = 50, 1.3e7, 2, 200
+STEPS, PRODUCTS, FEWEST, MOST = 40, 1.3e7, 2, 200
 # A walk ends when so many steps in a row, or this part of all, have found nothing better by at
 # least this part of what the features gain.
 IN_VAIN, PART_IN_VAIN, BETTER = 15, 0.2, 1e-4
