@@ -518,14 +518,14 @@ def _find_n_components(held_out: HeldOut, limit: float, seed: int, n_jobs: int |
     return max(1, int(_fit_quietly(model, held_out.training).n_components_))
 
 
-def warm_up(model: Any, held_out: HeldOut) -> None:
+def warm_up(model: Any, held_out: HeldOut, sweeps: int = WARM_UP_SWEEPS) -> None:
     """Fit a few rows, so that what is timed later has been compiled."""
     hidden_rows = held_out.hidden.any(axis=1)
     sides = [np.flatnonzero(hidden_rows == side) for side in (False, True)]
     rows = [side[:: max(1, 2 * side.size // WARM_UP_ROWS)][: WARM_UP_ROWS // 2] for side in sides]
     X = held_out.training[np.concatenate(rows)]
     X = X[:, ~np.isnan(X).all(axis=0)]
-    model.set_params(max_iter=WARM_UP_SWEEPS)
+    model.set_params(max_iter=sweeps)
     with suppress(ValueError):  # a few rows may be too little to fit, where all are not
         _fit_quietly(model, X + zero_minimum_shift(model, X))
 

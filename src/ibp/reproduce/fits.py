@@ -21,6 +21,8 @@ from ibp.reproduce.tables import Row, number, settings_text
 
 # The part of the time that a method may take to find a start for another one.
 FIRST_PART = 0.5
+# Sweeps of a fit of few rows that leave next to nothing to be compiled: that would be on the clock.
+WARM_UP_SWEEPS = 100
 _warm: set[tuple[Any, ...]] = set()
 
 
@@ -180,7 +182,7 @@ def _warm_up_once(fit: Fit, model: Any, held_out: HeldOut) -> None:
         other = clone(model).set_params(time_limit=None)
         if not isinstance(other.get_params().get("init", ""), str):
             other.set_params(init="random")  # a given start has codes of all rows
-        warm_up(other, held_out)
+        warm_up(other, held_out, WARM_UP_SWEEPS)
         _warm.add(key)
 
 

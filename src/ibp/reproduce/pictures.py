@@ -75,7 +75,8 @@ def panels(figure: Any, *titles: str, **settings: Any) -> list[Any]:
 
 
 def legend(ax: Any, **settings: Any) -> None:
-    """A small legend, each name once."""
+    """A small legend, each name once; curves behind it are dimmed."""
     handles, labels = ax.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
-    ax.legend(once.values(), once.keys(), frameon=False, fontsize=SMALL, **settings)
+    look = {"facecolor": "white", "edgecolor": "none", "framealpha": 0.85, "fontsize": SMALL}
+    ax.legend(once.values(), once.keys(), **look, **settings)
