@@ -75,8 +75,7 @@ def panels(figure: Any, *titles: str, **settings: Any) -> list[Any]:
 
 
 def legend(ax: Any, **settings: Any) -> None:
-    """A small legend, each name once; curves behind it are dimmed."""
+    """A small legend, each name once."""
     handles, labels = ax.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
-    look = {"facecolor": "white", "edgecolor": "none", "framealpha": 0.85, "fontsize": SMALL}
-    ax.legend(once.values(), once.keys(), **look, **settings)
+    ax.legend(once.values(), once.keys(), frameon=False, fontsize=SMALL, **settings)

@@ -170,7 +170,7 @@ def draw(figure: Any, results: Results, name: str, *, log: bool) -> None:
     room = 0.15 * max(float(ends.max() - lowest), 1.0)
     for ax in (published, shipped):
         ax.set_ylim(lowest - room, ends.max() + room)
-        pictures.legend(ax, loc="lower right")
+        pictures.legend(ax, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4)
     for value in paper.values(name):
         colour, mark = pictures.style_of(value.series)
         theirs.plot(value.x, value.y, marker=mark, color=colour, linestyle="", label=value.series)
