@@ -541,6 +541,15 @@ def test_h5ad(cells, matrix, tmp_path):
     assert 'no layer "scald" (did you mean "scaled"?)' in refusal(path, key="scald")
 
 
+def test_genes_of_one_symbol_are_told_apart_as_anndata_does(cells, tmp_path):
+    cells.var.index = ["TP53", "MYC", "TP53", "TP53"]
+    cells.write_h5ad(tmp_path / "data.h5ad")
+    table = read_table(tmp_path / "data.h5ad")
+    assert table.column_names == ["TP53", "MYC", "TP53-1", "TP53-2"]
+    assert "2 columns had the name of another" in table.guesses[0]
+    assert '"TP53" in column 3, which is "TP53-1" here' in table.guesses[0]
+
+
 def test_h5ad_without_matrix(cells, tmp_path):
     bare = anndata.AnnData(obs=cells.obs, var=cells.var, layers={"scaled": VALUES})
     bare.write_h5ad(tmp_path / "data.h5ad")

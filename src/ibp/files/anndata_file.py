@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from scipy import sparse
 
-from ibp.files import hdf5
+from ibp.files import guesses, hdf5
 from ibp.files.checks import dense_table, sparse_table
-from ibp.files.hierarchy import part_of_annotated
+from ibp.files.hierarchy import part_of_annotated, told_apart
 from ibp.files.options import Options
 from ibp.files.table import Table
 from ibp.files.wording import damaged
@@ -31,7 +32,11 @@ def read(path: Path, options: Options) -> Table:
     except (OSError, KeyError, RuntimeError, TypeError) as error:
         raise damaged(path) from error
     make = sparse_table if sparse.issparse(matrix) else dense_table
-    return make(matrix, row_names, column_names)
+    unique = told_apart(column_names)
+    table = make(matrix, row_names, unique)
+    if unique == column_names:
+        return table
+    return replace(table, guesses=(*table.guesses, guesses.numbered_names(column_names, unique)))
 
 
 def open_stored_rows(path: Path, options: Options) -> Table:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ibp.errors import quoted
+from ibp.errors import counted, quoted
 from ibp.files.notation import GROUPED, Notation
 from ibp.files.wording import option
 
@@ -165,3 +165,13 @@ def _counts_on(cells: Sequence[str]) -> bool:
     except ValueError:
         return False
     return all(after - before == 1 for before, after in itertools.pairwise(numbers))
+
+
+def numbered_names(names: Sequence[str], unique: Sequence[str]) -> str:
+    """Names that stood twice, and have numbers now."""
+    changed = [place for place, name in enumerate(names) if name != unique[place]]
+    first = changed[0]
+    return (
+        f"{counted(len(changed), 'column')} had the name of another and have a number now, as "
+        f"{quoted(names[first])} in column {first + 1}, which is {quoted(unique[first])} here."
+    )

@@ -9,7 +9,13 @@ from ibp.data.stored import ReadAhead
 from ibp.data.stored.opened import stored_dataset, stored_group
 from ibp.errors import InputError
 from ibp.files.checks import float_type, loaded
-from ibp.files.hierarchy import chosen_matrix, is_annotated, names_of, part_of_annotated
+from ibp.files.hierarchy import (
+    chosen_matrix,
+    is_annotated,
+    names_of,
+    part_of_annotated,
+    told_apart,
+)
 from ibp.files.options import Options
 from ibp.files.table import Table
 from ibp.files.wording import damaged
@@ -35,6 +41,8 @@ def open_stored_rows(path: Path, options: Options) -> Table:
             element, names = part_of_annotated(file, options.key), names_of(file, "var")
         else:
             element = chosen_matrix(_datasets(file), options.key)
+        if names is not None:
+            names = told_apart(names)
         make: Any = stored_dataset if isinstance(element, h5py.Dataset) else stored_group
         stored = make(element, options.missing_chunks, float_type, path.name, names)
         return Table(ReadAhead(stored), None, names)

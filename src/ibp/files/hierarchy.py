@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,3 +77,17 @@ def chosen_matrix(arrays: Mapping[str, Any], key: str | None) -> Any:
             f"Say which one is the data by its key, such as {option('key', next(iter(matrices)))}",
         )
     return next(iter(matrices.values()))
+
+
+def told_apart(names: list[str]) -> list[str]:
+    """Names of which none stands twice: genes of one symbol are numbered, as anndata does it."""
+    taken, seen, unique = set(names), Counter[str](), []
+    for name in names:
+        numbered = name
+        while seen[name] and numbered in taken:
+            numbered = f"{name}-{seen[name]}"
+            seen[name] += numbered in taken
+        seen[name] += 1
+        taken.add(numbered)
+        unique.append(numbered)
+    return unique
