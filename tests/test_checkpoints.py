@@ -695,6 +695,14 @@ def test_what_a_killed_process_leaves_is_removed_and_nothing_else(tmp_path):
     assert sorted(tmp_path.iterdir()) == sorted([path, *others])
 
 
+def test_what_is_being_written_of_a_file_with_a_name_as_long_is_not_removed(tmp_path):
+    beginning = 50 * "long-"[:4]
+    with atomic(tmp_path / f"{beginning}1.ckpt") as file:
+        remove_leftovers(tmp_path / f"{beginning}2.ckpt")
+        file.write(b"whole")
+    assert [path.name for path in tmp_path.iterdir()] == [f"{beginning}1.ckpt"]
+
+
 # Killed processes
 
 

@@ -132,6 +132,17 @@ def test_a_checkpoint_is_not_replaced_without_force(call, interrupted, tmp_path)
     assert read(tmp_path / "run.ckpt", FIT)[0]["finished"]
 
 
+def test_the_checkpoint_of_a_start_is_replaced_with_force_too(call, tmp_path):
+    started = (*CHAIN, "-k", 2, "--set", "init=meibp-default", *KEPT)
+    call(*started, "--time-limit", "0s", "--quiet")
+    assert (tmp_path / "run.ckpt.start").exists() and not (tmp_path / "run.ckpt").exists()
+    (tmp_path / "model.ibp").unlink()
+    check_refusal(call(*started), "run.ckpt.start exists already; go on from it with --resume")
+    finished = call(*started, "--force")
+    assert finished.returncode == 0, finished.stderr
+    assert read(tmp_path / "run.ckpt.start", FIT)[0]["finished"]
+
+
 def test_a_full_disk_is_told_and_what_was_there_is_whole(call, tmp_path):
     call(*CHAIN)
     before = (tmp_path / "model.ibp").read_bytes()

@@ -128,6 +128,27 @@ def test_columns_are_matched_by_name_on_disk_too(call, folder, tmp_path):
     assert np.array_equal(np.load(target), model.assignments_)
 
 
+def test_columns_of_a_mapped_array_stay_in_their_order(call, tmp_path):
+    names = [f"p{j}" for j in range(36)]
+    for file, lines in (("names", names), ("turned", names[::-1])):
+        (tmp_path / file).write_text("\n".join(lines))
+    fit(call, "whole.npy", tmp_path / "m.ibp", "--names", tmp_path / "names")
+    placed = ("transform", tmp_path / "m.ibp", "whole.npy", "--names", tmp_path / "turned")
+    target = ("-o", tmp_path / "z.npy")
+    refused = call(*placed, "--stream", *target)
+    assert refused.returncode == 2
+    assert "whole.npy is a mapped array of integers" in refused.stderr.splitlines()[-1]
+    assert call(*placed, "--load", *target).returncode == 0
+
+
+def test_columns_of_one_name_are_refused_on_disk_too(call, tmp_path):
+    names = ["twice", "twice", *(f"p{j}" for j in range(34))]
+    (tmp_path / "names").write_text("\n".join(names))
+    for how in ("--load", "--stream"):
+        refused = call("fit", "data.zarr", "--names", tmp_path / "names", how)
+        check_refusal(refused, 'several columns of one name: "twice" (columns 1 and 2)')
+
+
 def test_what_cannot_be_left_on_disk_is_said(call, folder, tmp_path):
     (tmp_path / "a.csv").write_text("1,2\n3,4\n5,6\n")
     check_refusal(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from ibp import MEIBP, METHODS
+from ibp import MEIBP, METHODS, open_rows
 from ibp.comparison import (
     ComparedFit,
     Comparison,
@@ -349,6 +349,21 @@ def test_one_of_something_else_is_refused(blocks, tmp_path, changes, words):
     compare(**settings)
     with pytest.raises(ValueError, match=words):
         compare(**(settings | changes), resume=True)
+
+
+def test_numbers_of_numpy_are_written_down_as_others_are(blocks, tmp_path):
+    settings = {"n_components": np.int64(2), "random_state": np.int64(1), "n_restarts": np.int64(1)}
+    settings |= {"time_limit": np.float32(2.0), "fraction": np.float32(0.25)}
+    kept = {"checkpoint": tmp_path / "run.ckpt"}
+    result = compare(blocks, ["bnmf"], **settings, **kept)
+    assert compare(blocks, ["bnmf"], **settings, **kept, resume=True) == result
+
+
+def test_rows_of_a_source_are_compared_on_as_an_array_is(blocks, tmp_path):
+    np.save(tmp_path / "blocks.npy", blocks)
+    settings = {"n_components": 2, "time_limit": 60.0}
+    of_file = compare(open_rows(tmp_path / "blocks.npy"), ["bnmf"], **settings)
+    assert without_seconds(of_file) == without_seconds(compare(blocks, ["bnmf"], **settings))
 
 
 def test_time_that_was_spent_before_is_not_given_again(blocks, tmp_path):

@@ -248,6 +248,28 @@ def test_data_frames_with_chunks_of_unknown_size():
     assert model.transform(dd.from_pandas(frame, npartitions=2)).compute().shape == (N, K)
 
 
+def test_an_array_in_memory_that_knows_dask_is_none_of_dasks():
+    class Labelled:
+        """As xarray's are, whose values may be Dask's or not."""
+
+        def __init__(self, values):
+            self.values, self.shape, self.chunks = values, values.shape, None
+
+        def __dask_graph__(self):
+            return None
+
+        def __len__(self):
+            return self.shape[0]
+
+        def __array__(self, dtype=None, copy=None):
+            return self.values
+
+    values, codes = planted()
+    settings = {"init": {"Z": codes}, "moves": False}
+    model = MEIBP(**settings).fit(Labelled(values))
+    assert model.evidence_ == MEIBP(**settings).fit(values).evidence_
+
+
 def test_chunks_cut_along_columns_are_put_together_with_a_sentence():
     values, codes = planted()
     cut = da.from_array(values, chunks=(CHUNK, 5))

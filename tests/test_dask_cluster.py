@@ -16,6 +16,7 @@ import pytest
 from chunked_problems import blurred, chunked, planted
 from ibp import MEIBP, workers
 from ibp.errors import ClusterError, InvalidValueError
+from ibp.estimators.chunked import blocks_of
 
 distributed = pytest.importorskip("distributed")
 # Dask's own complaints about processes that we kill, and about sockets that it closes late.
@@ -182,6 +183,35 @@ def test_a_cluster_without_workers_is_told_in_a_sentence(problem, monkeypatch):
         pytest.raises(ClusterError, match="has had no worker"),
     ):
         fit(values, start)
+
+
+def test_a_model_predicts_when_its_cluster_is_gone(problem, tmp_path):
+    values, start, undisturbed = problem
+    with (
+        warnings.catch_warnings(),
+        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
+        distributed.Client(cluster),
+    ):
+        model = fit(values, start)
+    assert np.array_equal(model.transform(values), undisturbed.transform(values))
+    assert model.transform(chunked(values, CHUNK)).shape == undisturbed.assignments_.shape
+    with pytest.raises(ClusterError, match="cannot be reached any more"):
+        model.save(tmp_path / "m.ibp")
+    model.save(tmp_path / "m.ibp", assignments=False)
+
+
+def test_workers_are_asked_once_for_all_their_chunks(client, monkeypatch):
+    asked, compute = [], client.compute
+
+    def counted(values, **settings):
+        asked.append(len(values))
+        return compute(values, **settings)
+
+    monkeypatch.setattr(client, "compute", counted)
+    values = np.arange(80.0).reshape(40, 2)
+    handles = workers.DaskWorkers(client).load(blocks_of(chunked(values, 2)))
+    assert sum(asked) == 20 and len(asked) <= len(client.nthreads())
+    assert np.array_equal(np.concatenate(client.gather(handles)), values)
 
 
 @pytest.mark.long

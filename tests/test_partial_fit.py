@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 
 import numpy as np
@@ -178,3 +179,77 @@ def test_the_number_of_threads_changes_nothing():
     one, two = (in_batches(values, 3, n_jobs=n)[0] for n in (1, 2))
     assert one.evidence_ == two.evidence_
     assert np.array_equal(one.components_, two.components_)
+
+
+def test_a_batch_is_placed_by_the_noise_that_its_columns_have(monkeypatch):
+    """Gaps that none of the rows before had put the columns in another order."""
+    from ibp.methods.meibp import stream
+
+    values, codes, factors = planted(600)
+    noise = np.linspace(0.1, 1.0, D)
+    values = codes @ factors + np.random.default_rng(1).normal(0.0, noise, values.shape)
+    values[400:, 4] = np.nan
+    model = MEIBP(init={"Z": codes[:300]}, moves=False).fit(values[:300])
+    known, placed_by, frozen_at = model.noise_std_.copy(), [], stream.frozen_at
+    monkeypatch.setattr(
+        stream, "frozen_at", lambda *given: placed_by.append(frozen_at(*given)) or placed_by[-1]
+    )
+    model.partial_fit(values[300:])
+    assert placed_by[0].noise_std == pytest.approx(known)
+
+
+def test_what_rounding_to_whole_rows_leaves_out_is_kept():
+    values, codes, _ = planted(400)
+    values[:100, 2] = np.nan
+    past = MEIBP(init={"Z": codes}, moves=False).fit(values)._past
+    faded = past
+    for _ in range(200):
+        faded = faded.faded(0.99)
+    share = 0.99**200
+    assert faded.n_samples == round(share * 400)
+    assert faded.statistics.counts == pytest.approx(share * past.statistics.counts, abs=0.5)
+    assert faded.observations.group_rows == pytest.approx(
+        share * past.observations.group_rows, abs=0.5
+    )
+
+
+def test_batches_of_one_row_fade_as_larger_ones_do():
+    values, codes, _ = planted(500)
+    model = MEIBP(init={"Z": codes[:300]}, moves=False, n_jobs=1).fit(values[:300])
+    for row in values[300:]:
+        model.partial_fit(row[None], forgetting=0.98)
+    n_rows = 300 * 0.98**200 + (1.0 - 0.98**200) / 0.02
+    assert model.n_samples_fit_ == pytest.approx(n_rows, abs=1.0)
+    assert model.feature_counts_ == pytest.approx(
+        model._past.statistics.gram[0].diagonal(), abs=1.0
+    )
+    assert np.median(model.noise_std_) == pytest.approx(0.2, rel=0.15)
+
+
+def test_all_rows_may_be_forgotten():
+    values, codes, factors = planted(600)
+    values[:300] -= codes[:300, 4:] @ factors[4:]
+    model = MEIBP(random_state=0).fit(values[:300])
+    model.partial_fit(values[300:], forgetting=1e-6)
+    assert model.n_samples_fit_ == 300
+    assert model.n_components_ >= K
+    assert recovered(model, codes[300:], values[300:]) > 0.9
+
+
+def test_callbacks_of_a_batch_are_given_models_that_predict():
+    values, _, _ = planted(400)
+    placed = []
+    model = MEIBP(random_state=0).partial_fit(values[:200])
+    model.set_params(callbacks=lambda progress: placed.append(progress.fitted_model()) and None)
+    model.partial_fit(values[200:])
+    assert placed[-1].transform(values).shape == (400, K)
+    assert not hasattr(placed[-1], "assignments_")
+
+
+def test_what_is_kept_does_not_grow_with_the_rows():
+    values, codes, _ = planted(3000)
+    sizes = [
+        len(pickle.dumps(MEIBP(init={"Z": codes[:n]}, moves=False).fit(values[:n])._past))
+        for n in (300, 3000)
+    ]
+    assert sizes[1] < 1.5 * sizes[0]

@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import secrets
+import zlib
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
@@ -32,7 +33,7 @@ def atomic(path: str | PathLike[str], *, force: bool = False) -> Iterator[Binary
     there = os.path.lexists(target)
     if there and not (force and target.is_file()):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-    temporary = target.with_name(f".ibp-{target.name[:MOST_OF_NAME]}-{secrets.token_hex(6)}.tmp")
+    temporary = target.with_name(f"{_beginning(target)}{secrets.token_hex(6)}.tmp")
     try:
         with temporary.open("xb") as file:
             yield file
@@ -57,11 +58,16 @@ def atomic(path: str | PathLike[str], *, force: bool = False) -> Iterator[Binary
 def remove_leftovers(path: str | PathLike[str]) -> None:
     """Remove what processes that were killed while they wrote this file have left beside it."""
     target = Path(os.path.realpath(path))
-    unfinished = re.compile(rf"\.ibp-{re.escape(target.name[:MOST_OF_NAME])}-[0-9a-f]{{12}}\.tmp")
+    unfinished = re.compile(rf"{re.escape(_beginning(target))}[0-9a-f]{{12}}\.tmp")
     with contextlib.suppress(OSError):
         for entry in target.parent.iterdir():
             if unfinished.fullmatch(entry.name):
                 entry.unlink(missing_ok=True)
+
+
+def _beginning(target: Path) -> str:
+    """How the names of its unfinished files begin, and those of no other file."""
+    return f".ibp-{target.name[:MOST_OF_NAME]}-{zlib.crc32(os.fsencode(target.name)):08x}-"
 
 
 def _take_free_name(temporary: Path, target: Path) -> None:

@@ -27,6 +27,8 @@ from sklearn.utils.validation import check_array
 
 from ibp.clock import present_clock
 from ibp.comparison_file import ComparisonFile
+from ibp.data import all_rows, as_source
+from ibp.data.source import is_source
 from ibp.errors import FitInterrupted, InvalidValueError
 from ibp.evaluate import HeldOut
 from ibp.loop import Progress
@@ -397,8 +399,12 @@ def compare(
         check_scalar(random_state, "random_state", Integral, min_val=0)
     if np.isnan(time_limit):
         raise InvalidValueError("time_limit must be a number of seconds; it is nan.")
+    n_restarts, random_state, time_limit = int(n_restarts), int(random_state), float(time_limit)
+    if isinstance(n_components, np.integer):  # of which a file knows nothing
+        n_components = int(n_components)
     data = _dense(X)
     held_out = HeldOut.of(data, random_state, fraction=fraction, rows="random")
+    fraction = float(fraction)
     data_std = float(np.nanstd(held_out.training, dtype=np.float64))
     if not data_std > 0:
         raise InvalidValueError("is constant, so there is nothing to find", about="X")
@@ -488,7 +494,9 @@ def compare(
 
 
 def _dense(X: Any) -> npt.NDArray[np.floating]:
-    """Validated, and dense."""
+    """Validated, dense and in memory."""
+    if is_source(X):
+        X = all_rows(as_source(X))
     if sparse.issparse(X):
         n_samples, n_features = X.shape
         if n_samples * n_features > MOST_ENTRIES:

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from ibp.archives import members_of, unpacked_size
 from ibp.atomic_files import atomic
-from ibp.errors import InvalidValueError, ModelFileError
+from ibp.errors import ClusterError, InvalidValueError, ModelFileError
 from ibp.registry import CARDS, card_of
 
 FORMAT = "ibp-model"
@@ -81,7 +82,7 @@ def save_model(
         rows = _declared(model, "rows")
         arrays |= {name: getattr(model, name) for name in rows if hasattr(model, name)}
         if "assignments_" in vars(model):
-            arrays["assignments_packed"] = np.packbits(np.asarray(model.assignments_), axis=1)
+            arrays["assignments_packed"] = np.packbits(_assignments_here(model), axis=1)
     arrays["header"] = np.frombuffer(
         json.dumps(header, allow_nan=False).encode("utf-8"), dtype=np.uint8
     )
@@ -189,6 +190,17 @@ def _check_header(header: Any, path: Path) -> None:
     if header["class"] not in CARDS:
         problem = f"holds a {header['class']!r}, which this ibp does not know"
         raise ModelFileError(problem, file=path)
+
+
+def _assignments_here(model: Any) -> npt.NDArray[np.uint8]:
+    """The codes of the training rows, fetched if they are with workers of a cluster."""
+    try:
+        return np.asarray(model.assignments_)
+    except Exception as error:  # whatever Dask says of workers that have gone
+        raise ClusterError(
+            "assignments_ are with workers of a Dask cluster that cannot be reached any more",
+            "Save the model while they can, or with assignments=False",
+        ) from error
 
 
 def _check_integers(value: Any) -> None:

@@ -161,19 +161,20 @@ class DaskWorkers:
         """Have the workers make or read values; what they are made of, Dask knows.
 
         Each thread is asked for as many as the others, since whoever has a value works on it from
-        then on. Values that are there already stay where they are.
+        then on. Values that are there already stay where they are. Each worker is asked once: what
+        is asked for brings all that X is made of along with it.
         """
         with self._speaking():
             threads = [address for address, n in self.client.nthreads().items() for _ in range(n)]
             if not threads:
                 return list(self.client.compute(list(delayed)))
+            shares: dict[str, list[Any]] = {}
+            for number, value in enumerate(delayed):
+                shares.setdefault(threads[number * len(threads) // len(delayed)], []).append(value)
             return [
-                self.client.compute(
-                    value,
-                    workers=[threads[number * len(threads) // len(delayed)]],
-                    allow_other_workers=True,
-                )
-                for number, value in enumerate(delayed)
+                value
+                for address, share in shares.items()
+                for value in self.client.compute(share, workers=[address], allow_other_workers=True)
             ]
 
     def collect(self, handles: Sequence[Handle]) -> list[Any]:

@@ -56,7 +56,8 @@ def check_checkpoint(
 
     With ``force``, and without ``resume``, one that is there is removed, to begin anew.
     """
-    from ibp.checkpoints import kind_of
+    from ibp.checkpoints import FIT, kind_of
+    from ibp.estimators.checkpointing import OF_START
     from ibp.files.write import check_target
 
     if path is None:
@@ -68,16 +69,20 @@ def check_checkpoint(
     if os.path.realpath(path) in taken:
         raise InputError("is named twice", "each file needs a name of its own", file=path)
     check_target(path, force=True)
-    if resume or not os.path.lexists(path):
+    if resume:
         return
-    if kind_of(path) != of:
-        raise InputError(
-            f"exists already, and is no checkpoint of a {of}", "name another file", file=path
-        )
-    if not force:
-        cure = "go on from it with --resume, or begin anew with --force"
-        raise InputError("exists already", cure, file=path)
-    path.unlink()
+    files = [path, path.with_name(f"{path.name}{OF_START}")] if of == FIT else [path]
+    there = [file for file in files if os.path.lexists(file)]
+    for file in there:
+        if kind_of(file) != of:
+            raise InputError(
+                f"exists already, and is no checkpoint of a {of}", "name another file", file=file
+            )
+        if not force:
+            cure = "go on from it with --resume, or begin anew with --force"
+            raise InputError("exists already", cure, file=file)
+    for file in there:
+        file.unlink()
 
 
 def load_model(reporter: Reporter, path: Path, called: Path | None = None) -> Any:
@@ -189,17 +194,24 @@ def match_columns(reporter: Reporter, table: Table, model: Any, model_path: Path
             f"Of {table.source}, the {counted(n_wanted, 'column')} that {model_path.name} knows "
             "were taken."
         )
-    return replace(table, values=_some_columns(table.values, order), column_names=wanted)
+    return replace(table, values=_some_columns(table, order), column_names=wanted)
 
 
-def _some_columns(values: Any, order: Sequence[int]) -> Any:
-    """A matrix, or a source of rows, with some of its columns."""
+def _some_columns(table: Table, order: Sequence[int]) -> Any:
+    """The values of a table, a matrix or a source of rows, with some of its columns."""
+    from ibp.data.source import is_source
     from ibp.data.stored import ReadAhead
     from ibp.data.stored.some_columns import SomeColumns
 
-    if isinstance(values, ReadAhead):
-        return ReadAhead(SomeColumns(values.stored, order))
-    return values[:, order]
+    if isinstance(table.values, ReadAhead):
+        return ReadAhead(SomeColumns(table.values.stored, order))
+    if is_source(table.values):
+        raise InputError(
+            "is a mapped array of integers, of which all columns are read as they stand",
+            "give --load",
+            file=table.source,
+        )
+    return table.values[:, order]
 
 
 def note_scales(reporter: Reporter, model: Any, table: Table, model_path: Path) -> None:

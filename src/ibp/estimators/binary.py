@@ -203,6 +203,8 @@ class BinaryFeatureModel(LatentFeatureModel):
 class HardAssignmentModel(BinaryFeatureModel):
     """A model whose rows are placed by maximising a quadratic function of their bits."""
 
+    # Some codes of training rows that are elsewhere, for predictions when these are gone.
+    _some_codes: npt.NDArray[np.uint8]
     # Of the row search: see `ibp.MEIBP`, which has them as parameters.
     optimizer: str = "exact"
     node_budget: int = 1000
@@ -242,9 +244,17 @@ class HardAssignmentModel(BinaryFeatureModel):
         """The spread of recorded values about predictions, where that is not ``noise_std_``."""
         return None
 
+    def _known_codes(self) -> npt.NDArray[np.uint8] | None:
+        """Some codes of the training rows, from which searches begin; None if there are none."""
+        from ibp.methods.meibp.assign import some_codes
+
+        if "_some_codes" in vars(self):
+            return self._some_codes
+        return some_codes(self.assignments_) if hasattr(self, "assignments_") else None
+
     def _frozen(self, **known: Any) -> FrozenModel:
         """What places new rows; what is ``known`` takes the place of own attributes."""
-        from ibp.methods.meibp.assign import FrozenModel, some_codes  # compiled code: loaded late
+        from ibp.methods.meibp.assign import FrozenModel  # compiled code: loaded late
 
         own = {
             "mean": self.components_,
@@ -253,7 +263,7 @@ class HardAssignmentModel(BinaryFeatureModel):
             "counts": self.feature_counts_,
             "noise_std": self.noise_std_,
             "predictive_std": self._predictive_std(),
-            "known_codes": some_codes(self.assignments_) if hasattr(self, "assignments_") else None,
+            "known_codes": self._known_codes(),
         }
         return FrozenModel(
             **(own | known),

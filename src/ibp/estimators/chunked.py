@@ -20,8 +20,11 @@ from ibp.workers import Workers
 
 
 def is_dask(X: Any) -> bool:
-    """Whether something is an array or a data frame of Dask's."""
-    return hasattr(type(X), "__dask_graph__")
+    """Whether something is an array or a data frame of Dask's.
+
+    Arrays of others may know Dask, too, and be in memory.
+    """
+    return all(hasattr(type(X), name) for name in ("__dask_graph__", "to_delayed"))
 
 
 class ChunkedMatrix(NamedTuple):
@@ -153,15 +156,13 @@ def check_stream(model: Any, X: Any, forgetting: Any) -> None:
 
 def portable(model: Any) -> Any:
     """A fitted model to send to workers: without the rows that it was fitted to, on one thread."""
-    from ibp.methods.meibp.assign import some_codes
-
     light = copy(model)
     light.n_jobs, light.callbacks = 1, None
     light.init = light.init if isinstance(light.init, str) else "random"
     if "assignments_" in vars(model):  # of which a search begins at some
-        light.assignments_ = some_codes(model.assignments_)
+        light.assignments_ = model._known_codes()
     # Blocks have no names; whether those of X are the model's is asked before.
-    for name in ("weights_", "history_", "_past", "feature_names_in_"):
+    for name in ("weights_", "history_", "_past", "_some_codes", "feature_names_in_"):
         vars(light).pop(name, None)
     return light
 

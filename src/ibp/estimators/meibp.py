@@ -453,9 +453,9 @@ default="exact"
             summary = summarize(source, executor)
             check_range(summary, source, X, fitting=False)
             start, observations = stream_of(past, source, summary, workers)
-            method = StreamMethod(start, past.hyperparameters, **self._settings_of_method())
+            known = start.past.hyperparameters
+            method = StreamMethod(start, known, **self._settings_of_method())
             result = self._run(X, observations, executor, method)
-        del self.assignments_  # of which only those of the batch are known
         if result.interrupted:
             raise FitInterrupted(self)
         return self
@@ -471,6 +471,18 @@ default="exact"
         check_settings(self)
         with closing(active_workers(effective_n_jobs(self.n_jobs))) as workers:
             return super()._fit(ChunkedMatrix(X, workers), unsupported)
+
+    def _keep_assignments(self, state: Any) -> None:
+        """Keep Z, if it is known; of one that is with workers some rows here, too."""
+        from ibp.methods.meibp.assign import some_codes
+
+        for name in ("assignments_", "_some_codes"):
+            self.__dict__.pop(name, None)
+        assignments = state.kept_assignments()
+        if assignments is not None:  # of rows that have gone it is not
+            self.assignments_ = assignments
+        if is_dask(assignments):
+            self._some_codes = some_codes(state.assignments)
 
     def _keep_sums(self, method: Any, context: Any, state: Any) -> None:
         """Keep what `partial_fit` goes on from."""
@@ -548,7 +560,7 @@ default="exact"
         self.components_std_ = from_layout(np.sqrt(state.factors.variance) * unit)
         self.factor_location_ = from_layout(state.factors.location * unit)
         self.factor_scale_ = from_layout(state.factors.scale * unit, fill=SMALLEST_STD)
-        self.assignments_ = state.kept_assignments()
+        self._keep_assignments(state)
         self.feature_counts_ = state.statistics.counts
         self.weight_std_ = np.zeros(state.n_components)
         if self.codes == "weighted":

@@ -14,7 +14,7 @@ from ibp.data.stored import ReadAhead, open_stored
 from ibp.data.stored.base import MissingChunks
 from ibp.data.stored.some_columns import SomeColumns
 from ibp.errors import DataFileError, InvalidTypeError
-from ibp.files.checks import float_type
+from ibp.files.checks import check_names, float_type
 from ibp.files.options import Options, kept_columns
 from ibp.files.read import kind_of, named, reading_reported
 from ibp.files.table import Table
@@ -129,6 +129,7 @@ def open_table(
                 "is a mapped array, of which all columns are read",
                 "leave out no columns, or load it with ibp.files.read_table or --load",
             )
+        check_names(table)
         n_rows, n_columns = table.shape
         if n_rows == 0 or n_columns == 0:
             lacking = "rows" if n_rows == 0 else "columns"

@@ -4,7 +4,8 @@ The bound of all rows needs Z'Z, Z'X, the counts and sums over X, and no row. So
 seen keep the codes that they had, in these sums, and the rows of a batch are optimised as a chunk
 of all rows is (`ibp.methods.meibp.distributed`), of which no other chunk changes. Every step raises
 the bound of all rows. With a forgetting below one the sums are multiplied by it before each batch,
-so that old rows count for less; counts are then rounded to whole rows.
+so that old rows count for less; counts are then rounded to whole rows, and what rounding leaves out
+is kept, so that batches of few rows do not make it grow.
 
 Features may be born of what a batch leaves unexplained, and be removed; rows that are gone do not
 have those that are born after them.
@@ -50,6 +51,39 @@ SAME_ROWS, MOST_PAIRS = 0.8, 4
 
 
 @dataclass(frozen=True)
+class Rest:
+    """What rows that fade count for beyond the whole numbers that stand for them.
+
+    Attributes
+    ----------
+    rows : ndarray without axes
+        Of the number of rows.
+    columns : ndarray of shape (D,)
+        Of the rows that observe each column, in the user's order.
+    features : ndarray of shape (K,)
+        Of the rows that have each feature.
+    """
+
+    rows: FloatArray
+    columns: FloatArray
+    features: FloatArray
+
+    @classmethod
+    def none(cls, n_columns: int, n_components: int) -> Rest:
+        """That of whole rows."""
+        return cls(np.zeros(()), np.zeros(n_columns), np.zeros(n_components))
+
+
+def faded_counts(
+    counts: IntArray | int, rest: FloatArray, forgetting: float
+) -> tuple[IntArray, FloatArray]:
+    """Counts and their rest, both counting for less."""
+    exact = forgetting * (counts + rest)
+    whole = np.rint(exact)
+    return whole.astype(np.int64), np.asarray(exact - whole)
+
+
+@dataclass(frozen=True)
 class Past:
     """What is kept of rows that have been seen.
 
@@ -57,6 +91,10 @@ class Past:
     ----------
     observations : Observations
         Of all of them, without the rows.
+    n_samples : int
+        How many rows they count for.
+    rest : Rest
+        What they count for beyond whole rows.
     n_seen : int
         How many there were; those that were forgotten, too.
     statistics, column_hash, factors, intercept, hyperparameters
@@ -64,6 +102,8 @@ class Past:
     """
 
     observations: Observations
+    n_samples: int
+    rest: Rest
     n_seen: int
     statistics: Statistics
     column_hash: Hashes
@@ -75,7 +115,10 @@ class Past:
     def of(cls, method: MEIBPMethod, context: Context, state: MEIBPState) -> Past:
         """What is to be kept of a state and its rows."""
         observations, start = context.observations, method.start
-        n_seen = start.n_seen if isinstance(start, BatchStart) else observations.n_samples
+        n_seen = observations.n_samples
+        rest = Rest.none(observations.layout.n_columns, state.n_components)
+        if isinstance(start, BatchStart) and isinstance(state, StreamState):
+            n_seen, rest = start.n_seen, replace(start.past.rest, features=state.whole_rest())
         no_rows = as_source(np.zeros((0, observations.layout.n_columns), observations.dtype))
         known = observations.summary
         summary = Summary(
@@ -84,7 +127,7 @@ class Past:
             known.squares,
             known.lowest,
             known.highest,
-            np.broadcast_to(np.int32(0), (observations.n_samples,)),
+            np.zeros(0, dtype=np.int32),
             1,
             known.column_group,
         )
@@ -95,12 +138,8 @@ class Past:
             state.intercept,
             state.hyperparameters,
         )
-        return cls(replace(observations, source=no_rows, summary=summary), n_seen, *deepcopy(kept))
-
-    @property
-    def n_samples(self) -> int:
-        """How many rows they count for."""
-        return int(self.observations.row_pattern.size)
+        without_rows = replace(observations, source=no_rows, summary=summary)
+        return cls(without_rows, observations.n_samples, rest, n_seen, *deepcopy(kept))
 
     @property
     def units(self) -> ColumnUnits | None:
@@ -121,20 +160,16 @@ class Past:
         """The same rows, counting for less."""
         if forgetting == 1.0:
             return self
-        old, n_samples = self.observations, round(forgetting * self.n_samples)
-        sums = self.statistics
-        counts = np.rint(forgetting * sums.counts).astype(np.int64)
-        known = old.summary
-        summary = replace(
-            known,
-            counts=np.rint(forgetting * known.counts).astype(np.int64),
-            squares=forgetting * known.squares,
-            row_pattern=np.broadcast_to(np.int32(0), (n_samples,)),
-        )
+        old, sums, rest = self.observations, self.statistics, self.rest
+        known, layout = old.summary, old.layout
+        n_samples, of_rows = faded_counts(self.n_samples, rest.rows, forgetting)
+        by_column, of_columns = faded_counts(known.counts, rest.columns, forgetting)
+        counts, of_features = faded_counts(sums.counts, rest.features, forgetting)
+        summary = replace(known, counts=by_column, squares=forgetting * known.squares)
         observations = replace(
             old,
             summary=summary,
-            group_rows=np.rint(forgetting * old.group_rows).astype(np.int64),
+            group_rows=by_column[layout.column_order[layout.group_start[:-1]]],
             column_sums=forgetting * old.column_sums,
             column_squares=forgetting * old.column_squares,
             sum_of_squares=forgetting * old.sum_of_squares,
@@ -145,7 +180,13 @@ class Past:
             forgetting * sums.cross,
             np.minimum(counts, n_samples),
         )
-        return replace(self, observations=observations, statistics=statistics)
+        return replace(
+            self,
+            observations=observations,
+            n_samples=int(n_samples),
+            rest=Rest(of_rows, of_columns, of_features),
+            statistics=statistics,
+        )
 
     def joined(self, source: RowSource, summary: Summary) -> tuple[Observations, Observations]:
         """Observations of a batch, and of all rows with it."""
@@ -176,9 +217,9 @@ class Past:
         )
         return batch, whole
 
-    def in_layout(self, layout: Layout) -> Past:
-        """The same with columns in the order of a layout whose groups are as fine or finer."""
-        old = self.observations.layout
+    def among(self, whole: Observations) -> Past:
+        """The same with columns in the order of all rows, whose groups are as fine or finer."""
+        old, layout = self.observations.layout, whole.layout
 
         def moved(by_position: FloatArray) -> FloatArray:
             return relaid(by_position, old, layout)
@@ -195,6 +236,7 @@ class Past:
                 mean=moved(self.intercept.mean),
                 variance=moved(self.intercept.variance),
             ),
+            hyperparameters=self.hyperparameters.moved(self.observations, whole),
         )
 
 
@@ -221,6 +263,7 @@ class StreamState(DistributedState):
 
     before: Statistics | None = None  # of the rows before the batch
     hash_before: Hashes | None = None
+    rest_before: FloatArray | None = None  # of their counts, beyond whole rows
 
     @classmethod
     def of_batch(cls, context: Context, past: Past, point: StartingPoint) -> Self:
@@ -236,6 +279,7 @@ class StreamState(DistributedState):
             np.zeros(0, dtype=np.uint8),
             before=past.statistics,
             hash_before=past.column_hash,
+            rest_before=past.rest.features,
         )
         state.recount(context)
         return state
@@ -269,6 +313,13 @@ class StreamState(DistributedState):
         super().keep(keep)
         old = keep[: self.before.n_components]
         self.before, self.hash_before = self.before.select(old), self.hash_before[old]
+        assert self.rest_before is not None
+        self.rest_before = self.rest_before[old]
+
+    def whole_rest(self) -> FloatArray:
+        """What rows of each feature count for beyond whole rows; none of those born since."""
+        assert self.rest_before is not None
+        return np.pad(self.rest_before, (0, self.n_components - self.rest_before.size))
 
 
 class Absorption:
@@ -300,7 +351,7 @@ class Absorption:
 class BatchStart:
     """A start from what is kept of the rows before: a batch is placed by the features there are."""
 
-    past: Past  # in the layout of the batch
+    past: Past  # in the layout of all rows
     batch: Observations
 
     @property
@@ -312,10 +363,15 @@ class BatchStart:
         """A starting point; its assignments are those of the batch."""
         past, rows = self.past, context.observations.source
         assert isinstance(rows, ChunkedRows)
-        hyperparameters = past.hyperparameters.moved(past.observations, context.observations)
         part = rows.workers.hold(Part(self.batch, int(rows.starts[0])))
         frozen = rows.workers.hold(
-            frozen_at(method, self.batch, past, past.statistics.counts, past.n_samples)
+            frozen_at(  # a feature whose rows are all forgotten may be found again
+                method,
+                self.batch,
+                past,
+                np.maximum(past.statistics.counts, 1),
+                max(past.n_samples, 1),
+            )
         )
         coded = rows.workers.submit(assigned_part, frozen, part)
         return StartingPoint(
@@ -323,7 +379,7 @@ class BatchStart:
             past.factors.location,
             past.factors.scale,
             past.intercept,
-            hyperparameters,
+            past.hyperparameters,
         )
 
 
@@ -380,4 +436,4 @@ def stream_of(
     """A start from a batch, and observations of all rows, of which those of the batch are there."""
     batch, whole = past.joined(source, summary)
     rows = rows_of_batch(workers, batch.source, past.n_samples + batch.n_samples, past.n_seen)
-    return BatchStart(past.in_layout(batch.layout), batch), replace(whole, source=rows)
+    return BatchStart(past.among(whole), batch), replace(whole, source=rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -65,9 +66,10 @@ class RemoteCodes:
     def from_array(
         cls, rows: ChunkedRows, parts: Sequence[Handle], codes: npt.NDArray[Any]
     ) -> RemoteCodes:
-        """Send codes to where their rows are."""
+        """Send codes to where their rows are; those of the first row come first."""
         workers = rows.workers
-        own = (CodedRows.of(codes[rows.rows_of(chunk)]) for chunk in range(rows.n_chunks))
+        bounds = pairwise(rows.starts - rows.starts[0])
+        own = (CodedRows.of(codes[start:stop]) for start, stop in bounds)
         return cls(rows, parts, [workers.hold(coded) for coded in own], codes.shape[1])
 
     @property
