@@ -174,11 +174,6 @@ class MEIBPState(State):
         """Whether a row has less than its whole budget because its searches failed."""
         return bool(self.failed_searches.any())
 
-    def begin_again(self) -> None:
-        """Let budgets of searches grow anew, as from a start."""
-        self.n_sweeps, self.full_budget = 0, False
-        self.forget_failures()
-
     def drop_empty(self) -> None:
         """Drop the features that no row has."""
         used = self.statistics.counts > 0
