@@ -186,6 +186,7 @@ def draw(figure: Any, results: Results) -> None:
                 scaled = [value * seconds[-1] / operations[-1] for value in operations]
                 ax.plot(sizes, scaled, ":", color=colour, linewidth=1)
         ax.set_xscale("log")
+        ax.xaxis.set_minor_formatter("")  # labels between the powers of ten would overlap
         ax.set_yscale("log")
         ax.set_xlabel(variable)
     axes[0].set_ylabel("seconds of a sweep")
