@@ -92,15 +92,7 @@ def compare(
     """
     output = options.beside(data, "-comparison.html") if output is None else output
     reading = Reading(
-        header,
-        index,
-        drop,
-        key,
-        names,
-        transpose,
-        decimal,
-        missing_chunks=missing_chunks,
-        stream=False,
+        header, index, drop, key, names, transpose, decimal, missing_chunks, stream=False
     )
     with session(quiet=quiet, json=json) as reporter:
         check_files((data,), ((output, PAGE_ENDINGS),), force=force)

@@ -135,17 +135,7 @@ def fit(
     """
     output = options.beside(data, ".ibp") if output is None else output
     changes = options.dictionary_of(settings)
-    reading = Reading(
-        header,
-        index,
-        drop,
-        key,
-        names,
-        transpose,
-        decimal,
-        missing_chunks=missing_chunks,
-        stream=stream,
-    )
+    reading = Reading(header, index, drop, key, names, transpose, decimal, missing_chunks, stream)
     with session(quiet=quiet, json=json) as reporter:
         from ibp.cli import fitting
 

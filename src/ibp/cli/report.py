@@ -54,17 +54,7 @@ def report(
     rows of your data.
     """
     output = options.beside(model, ".html") if output is None else output
-    reading = Reading(
-        header,
-        index,
-        drop,
-        key,
-        names,
-        transpose,
-        decimal,
-        missing_chunks=missing_chunks,
-        stream=stream,
-    )
+    reading = Reading(header, index, drop, key, names, transpose, decimal, missing_chunks, stream)
     with session(quiet=quiet, json=json) as reporter:
         check_files((model, data), ((output, PAGE_ENDINGS),), force=force)
         fitted = load_model(reporter, model)
