@@ -8,12 +8,16 @@ import os
 import re
 import subprocess
 import sys
+from collections import namedtuple
 
 import pexpect
+
+from ibp.cli.app import run
 
 IBP = (sys.executable, "-m", "ibp")
 LONGEST = 240  # seconds; a first run compiles
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+Finished = namedtuple("Finished", "returncode stdout stderr")
 
 
 def environment(**changes):
@@ -36,6 +40,18 @@ def run_ibp(*arguments, cwd, limit=None, **changes):
         preexec_fn=limit,
         env=environment(**changes),
     )
+
+
+def in_this_process(capsys):
+    """What calls the program as its entry point does, and tells what it returned and printed."""
+
+    def call(*arguments):
+        capsys.readouterr()
+        code = run([str(argument) for argument in arguments])
+        printed = capsys.readouterr()
+        return Finished(code, printed.out, printed.err)
+
+    return call
 
 
 def start_ibp(*arguments, cwd):

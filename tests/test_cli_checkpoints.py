@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import resource
-from collections import namedtuple
 
 import numpy as np
 import pytest
 
 import ibp
 from ibp.checkpoints import COMPARISON, FIT, read
-from ibp.cli.app import run
 from ibp.cli.fitting import _Teller
-from terminal import check_refusal, events_of
+from terminal import check_refusal, events_of, in_this_process
 from test_checkpoints import assert_same_models
 
-Finished = namedtuple("Finished", "returncode stdout stderr")
 FITTED = ("fit", "data.npy", "-o", "model.ibp", "--method", "aibp", "--set", "tol=0")
 CHAIN = (*FITTED, "--max-sweeps", 6)
 KEPT = ("--checkpoint", "run.ckpt")
@@ -29,14 +26,7 @@ def call(capsys, monkeypatch, tmp_path):
     X = ibp.datasets.make_block_images(40, noise_std=0.3, random_state=0).data
     np.save("data.npy", X)
     np.save("other.npy", X + 1.0)
-
-    def call(*arguments):
-        capsys.readouterr()
-        code = run([str(argument) for argument in arguments])
-        printed = capsys.readouterr()
-        return Finished(code, printed.out, printed.err)
-
-    return call
+    return in_this_process(capsys)
 
 
 @pytest.fixture

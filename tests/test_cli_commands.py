@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import signal
-from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from typer.testing import CliRunner
 
 import ibp
 from ibp.cli import compare, options
-from ibp.cli.app import app, run
+from ibp.cli.app import app
 from ibp.cli.data import match_columns
 from ibp.cli.fitting import save_model
 from ibp.cli.pictures import print_pictures, shrink
@@ -36,25 +35,17 @@ from ibp.errors import InputError, counted
 from ibp.files.table import Table
 from ibp.report import wording, write_report
 from ibp.report.content import gather
-from terminal import check_refusal, events_of
+from terminal import check_refusal, events_of, in_this_process
 from test_report import fit_weighted, make_weighted
 
 COMMANDS = ("fit", "transform", "report", "compare", "info", "simulate", "demo")
-Finished = namedtuple("Finished", "returncode stdout stderr")
 
 
 @pytest.fixture
 def call(capsys, monkeypatch, folder):
     """Call the program as its entry point does, in the folder of the data."""
     monkeypatch.chdir(folder)
-
-    def call(*arguments):
-        capsys.readouterr()
-        code = run([str(argument) for argument in arguments])
-        printed = capsys.readouterr()
-        return Finished(code, printed.out, printed.err)
-
-    return call
+    return in_this_process(capsys)
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
-
 import numpy as np
 import pytest
 
 import ibp
-from ibp.cli.app import run
 from ibp.files import memory
-from terminal import check_refusal
+from terminal import check_refusal, in_this_process
 
 zarr = pytest.importorskip("zarr")
 h5py = pytest.importorskip("h5py")
@@ -18,7 +15,6 @@ pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
 NOTE = "is read block by block, and not loaded into memory"
-Finished = namedtuple("Finished", "returncode stdout stderr")
 FILES = ("data.parquet", "parts", "data.zarr", "data.h5", "whole.npy")
 
 
@@ -44,14 +40,7 @@ def folder(tmp_path_factory):
 def call(capsys, monkeypatch, folder):
     """Call the program as its entry point does, in the folder of the data."""
     monkeypatch.chdir(folder)
-
-    def call(*arguments):
-        capsys.readouterr()
-        code = run([str(argument) for argument in arguments])
-        printed = capsys.readouterr()
-        return Finished(code, printed.out, printed.err)
-
-    return call
+    return in_this_process(capsys)
 
 
 def fit(call, file, output, *more):
