@@ -21,8 +21,23 @@ import numpy.typing as npt
 from scipy import sparse
 
 from ibp.data.observations import Observations
-from ibp.data.source import Block, Rows, RowSource, all_rows, as_source, in_double_precision
-from ibp.data.summary import COMPLETE, OWN_PATTERN, ColumnMoments, Summary, summarize
+from ibp.data.source import (
+    Block,
+    Rows,
+    RowSource,
+    all_rows,
+    as_source,
+    in_double_precision,
+    is_sparse,
+)
+from ibp.data.summary import (
+    COMPLETE,
+    OWN_PATTERN,
+    ColumnMoments,
+    Summary,
+    numbered_by_appearance,
+    summarize,
+)
 from ibp.errors import InvalidTypeError, InvalidValueError, counted
 from ibp.workers import Handle, Workers, add_up
 
@@ -74,9 +89,7 @@ def look_of(summary: Summary, source: RowSource) -> ChunkLook:
     moments = ColumnMoments(
         summary.counts, summary.means, summary.squares, summary.lowest, summary.highest
     )
-    block = source.rows(slice(0, 0))
-    is_sparse = bool(sparse.issparse(block))
-    return ChunkLook((source.shape[0],), (is_sparse,), moments, summary.column_group)
+    return ChunkLook((source.shape[0],), (is_sparse(source),), moments, summary.column_group)
 
 
 def joined_looks(*looks: ChunkLook) -> ChunkLook:
@@ -95,10 +108,7 @@ def joined_looks(*looks: ChunkLook) -> ChunkLook:
 def joined_groups(first: IntArray, second: IntArray) -> IntArray:
     """Groups of columns that are together in both, numbered in order of first appearance."""
     pairs = first * (int(second.max(initial=0)) + 1) + second
-    _, where, inverse = np.unique(pairs, return_index=True, return_inverse=True)
-    rank = np.empty_like(where)
-    rank[np.argsort(where)] = np.arange(where.size)
-    return rank[inverse.ravel()].astype(np.int64)
+    return numbered_by_appearance(pairs)
 
 
 def take_rows(source: RowSource, rows: Rows) -> Block:

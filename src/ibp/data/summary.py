@@ -234,13 +234,16 @@ class PatternBook:
 
     def column_group(self) -> IntArray:
         """Number the columns' patterns in order of first appearance."""
-        _, first, inverse = np.unique(
-            self.column_hash, axis=0, return_index=True, return_inverse=True
-        )
-        by_appearance = np.argsort(first)
-        renumbered = np.empty_like(by_appearance)
-        renumbered[by_appearance] = np.arange(by_appearance.size)
-        return renumbered[inverse.ravel()].astype(np.int64)
+        return numbered_by_appearance(self.column_hash)
+
+
+def numbered_by_appearance(keys: npt.NDArray[Any]) -> IntArray:
+    """The number of each key, or row of keys; equal ones have that of the first of them."""
+    _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    by_appearance = np.argsort(first)
+    renumbered = np.empty_like(by_appearance)
+    renumbered[by_appearance] = np.arange(by_appearance.size)
+    return renumbered[inverse.ravel()].astype(np.int64)
 
 
 def _summarize_sparse(source: RowSource) -> Summary:
